@@ -1,31 +1,31 @@
 import { expect, test } from "vitest";
 import { scrollTopOf, computeVisibleRows } from "../src/lib/visible-rows";
-import { Lines, MOST_BYTES } from "../src/logs/lines";
-import { take, unheard, type StreamName } from "../src/logs/log";
-import { Search } from "../src/logs/search";
-import { marked, pieces, plain } from "../src/logs/terminal";
+import { LogLines, MAX_LINE_BYTES } from "../src/logs/lines";
+import { appendFrame, startPosition, type StreamName } from "../src/logs/log";
+import { LogSearch } from "../src/logs/search";
+import { markHits, splitStyles, stripStyles } from "../src/logs/terminal";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-function linesOf(...parts: string[]): Lines {
-  const lines = new Lines();
+function linesOf(...parts: string[]): LogLines {
+  const lines = new LogLines();
   for (const part of parts) lines.push(bytes(part));
   return lines;
 }
 
-function texts(lines: Lines): string[] {
+function texts(lines: LogLines): string[] {
   return Array.from({ length: lines.count }, (_, line) => lines.noteAt(line) ?? lines.text(line));
 }
 
 test("lines come out whole however the bytes came in", () => {
   const text = "first\nsecönd\r\n\nlast";
   for (let size = 1; size < 9; size += 1) {
-    const lines = new Lines();
+    const lines = new LogLines();
     const all = bytes(text);
     for (let at = 0; at < all.length; at += size) lines.push(all.subarray(at, at + size));
     expect(texts(lines)).toEqual(["first", "secönd", "", "last"]);
     expect(lines.complete).toBe(3);
-    expect(new TextDecoder().decode(lines.all())).toBe(text);
+    expect(new TextDecoder().decode(lines.allBytes())).toBe(text);
   }
 });
 
@@ -34,17 +34,17 @@ test("what was written over is gone, as on a terminal", () => {
 });
 
 test("a line without an end is cut between characters, and nothing of it is lost", () => {
-  const text = "ä".repeat(MOST_BYTES);
+  const text = "ä".repeat(MAX_LINE_BYTES);
   const lines = linesOf(text);
   expect(lines.count).toBe(2);
   expect(texts(lines).join("")).toBe(text);
-  const raw = new Lines();
-  raw.push(new Uint8Array(3 * MOST_BYTES).fill(0x80));
+  const raw = new LogLines();
+  raw.push(new Uint8Array(3 * MAX_LINE_BYTES).fill(0x80));
   expect(raw.count).toBe(3);
 });
 
 test("nine million bytes are lines at once", () => {
-  const lines = new Lines();
+  const lines = new LogLines();
   const piece = bytes(`${"x".repeat(59)}\n`.repeat(10_000));
   for (let count = 0; count < 15; count += 1) lines.push(piece);
   expect(lines.count).toBe(150_000);
@@ -53,7 +53,7 @@ test("nine million bytes are lines at once", () => {
 
 test("a note stands between lines, and a line that had begun ends before it", () => {
   const lines = linesOf("a\nb");
-  lines.note("attempt 2");
+  lines.addNote("attempt 2");
   lines.push(bytes("c\n"));
   expect(texts(lines)).toEqual(["a", "b", "attempt 2", "c"]);
 });
@@ -75,7 +75,7 @@ test("only what is in sight is drawn, to the last line of a list of any length",
 // -- escapes --------------------------------------------------------------------------------------------------------
 
 test("colors are names, and end where they end", () => {
-  expect(pieces("a\u001b[1;31mb\u001b[0mc\u001b[92md\u001b[39me")).toEqual([
+  expect(splitStyles("a\u001b[1;31mb\u001b[0mc\u001b[92md\u001b[39me")).toEqual([
     { text: "a", style: "" },
     { text: "b", style: "red bold" },
     { text: "c", style: "" },
@@ -83,7 +83,7 @@ test("colors are names, and end where they end", () => {
     { text: "e", style: "" },
   ]);
   // A palette color consumes its parameters, so they are not read as further styles.
-  expect(pieces("\u001b[38;5;31mx\u001b[48;2;1;31;7;4my")).toEqual([
+  expect(splitStyles("\u001b[38;5;31mx\u001b[48;2;1;31;7;4my")).toEqual([
     { text: "x", style: "" },
     { text: "y", style: "underline" },
   ]);
@@ -99,29 +99,29 @@ test.each([
   ["text that is turned around", "a\u202eb", "a<U+202E>b"],
   ["what begins nothing", "a\u001b", "a"],
 ])("%s is harmless", (_, text, expected) => {
-  expect(plain(text)).toBe(expected);
+  expect(stripStyles(text)).toBe(expected);
   expect(
-    pieces(text)
+    splitStyles(text)
       .map((piece) => piece.text)
       .join(""),
   ).toBe(expected);
 });
 
 test("what is sought is marked across colors", () => {
-  const list = pieces("an er\u001b[31mror\u001b[0m, Error");
-  expect(marked(list, "error")).toEqual([
+  const list = splitStyles("an er\u001b[31mror\u001b[0m, Error");
+  expect(markHits(list, "error")).toEqual([
     { text: "an ", style: "" },
     { text: "er", style: "hit" },
     { text: "ror", style: "red hit" },
     { text: ", ", style: "" },
     { text: "Error", style: "hit" },
   ]);
-  expect(marked(list, "nowhere")).toEqual(list);
+  expect(markHits(list, "nowhere")).toEqual(list);
 });
 
 test("a search finds lines without their escapes, and goes on where a log grows", () => {
   const lines = linesOf("one\nt\u001b[1mwo\u001b[0m\nthree\nTW");
-  const search = new Search("two");
+  const search = new LogSearch("two");
   expect(search.step(lines, false)).toBe(true);
   expect(search.hits).toEqual([1]);
   lines.push(bytes("O\nend two"));
@@ -143,15 +143,15 @@ function output(offset: number, text: string, more: object = {}) {
 }
 
 function followed(frames: ReturnType<typeof output>[], wanted: StreamName = "all") {
-  const [lines, heard] = [new Lines(), unheard()];
-  for (const frame of frames) take(lines, heard, frame, wanted);
+  const [lines, heard] = [new LogLines(), startPosition()];
+  for (const frame of frames) appendFrame(lines, heard, frame, wanted);
   return { texts: texts(lines), heard };
 }
 
 test("what comes twice is taken once, and what never came is said", () => {
   const { texts, heard } = followed([output(0, "ab\n"), output(0, "ab\n"), output(1, "b\ncd\n"), output(10, "z\n")]);
   expect(texts).toEqual(["ab", "cd", expect.stringContaining("4\u202fB were not sent"), "z"]);
-  expect(heard).toMatchObject({ attempt: 1, at: 12, ended: false });
+  expect(heard).toMatchObject({ attempt: 1, at: 12, hasEnded: false });
 });
 
 test("another attempt begins anew, with a line that says so", () => {
@@ -175,5 +175,5 @@ test("bytes that were dropped are said, and the end is heard", () => {
     { event: "end", id: "", data: '{"state": "done", "exit": 0, "bytes": 2}' },
   ]);
   expect(texts).toEqual(["a", expect.stringContaining("2\u202fKiB were not sent"), "b"]);
-  expect(heard.ended).toBe(true);
+  expect(heard.hasEnded).toBe(true);
 });

@@ -5,39 +5,39 @@ import { formatCurl, createDraft, createSubmission } from "../src/lib/submission
 import { typedParameters, summarizeJob, explainWait, jobWorkflowAddress } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
 import {
-  artifactText,
-  commandOf,
-  commandText,
-  commandTrouble,
-  envOf,
-  envText,
-  inner,
-  itemsOf,
-  itemsText,
-  only,
-  others,
-  setWords,
-  timesOf,
-  wayOf,
+  describeArtifact,
+  parseCommand,
+  formatCommand,
+  checkCommand,
+  parseEnvironment,
+  formatEnvironment,
+  objectSchema,
+  parseItems,
+  formatItems,
+  selectParameters,
+  otherParameters,
+  describeSetFields,
+  repetitionOf,
+  commandForm,
 } from "../src/ui/program";
 
 test("a line for a shell stays a text; arguments are lines", () => {
-  expect(commandOf("a 'b c' > d", "shell")).toBe("a 'b c' > d");
-  expect(commandOf("./a\nb c\n\n--x\n\n", "arguments")).toEqual(["./a", "b c", "", "--x"]);
-  expect(commandOf("  \n", "arguments")).toBeUndefined();
-  expect([wayOf("a"), wayOf(["a"])]).toEqual(["shell", "arguments"]);
-  expect(commandText(["a", "b"])).toBe("a\nb");
-  expect(commandTrouble("echo {unit}")).toContain("$CLUSTER_UNIT");
-  expect(commandTrouble(["echo", "{unit}"])).toBeUndefined();
+  expect(parseCommand("a 'b c' > d", "shell")).toBe("a 'b c' > d");
+  expect(parseCommand("./a\nb c\n\n--x\n\n", "arguments")).toEqual(["./a", "b c", "", "--x"]);
+  expect(parseCommand("  \n", "arguments")).toBeUndefined();
+  expect([commandForm("a"), commandForm(["a"])]).toEqual(["shell", "arguments"]);
+  expect(formatCommand(["a", "b"])).toBe("a\nb");
+  expect(checkCommand("echo {unit}")).toContain("$CLUSTER_UNIT");
+  expect(checkCommand(["echo", "{unit}"])).toBeUndefined();
 });
 
 test("a literal argument stays one when a job is copied, edited and kept as curl", () => {
   const command = ["echo", "{unit}", { literal: 'a{unit}b\n"c"' }];
-  const text = commandText(command);
+  const text = formatCommand(command);
   expect(text).toBe('echo\n{unit}\n{"literal":"a{unit}b\\n\\"c\\""}');
-  expect(commandOf(text, "arguments")).toEqual(command);
+  expect(parseCommand(text, "arguments")).toEqual(command);
   for (const line of ['{"literal":', '{"literal":1}', '{"literal":"a","b":1}', '{"other":"a"}'])
-    expect(commandOf(line, "arguments")).toEqual([line]);
+    expect(parseCommand(line, "arguments")).toEqual([line]);
   const job = { type: "command", parameters: { command, count: 2 }, priority: "normal", device: "runner" };
   const kept = formatCurl(createSubmission(createDraft(job as unknown as Job)), "http://a", false);
   expect(kept).toContain(String.raw`"command":["echo","{unit}",{"literal":"a{unit}b\n\"c\""}]`);
@@ -46,18 +46,22 @@ test("a literal argument stays one when a job is copied, edited and kept as curl
 
 test("items are JSON where they are, else texts, and come back as they were typed", () => {
   const typed = 'a b\n1.5\n{"x": [1]}\n\n12345678901234567890\n"7"\n1.50\ntrue';
-  expect(itemsOf(typed)).toEqual(["a b", 1.5, { x: [1] }, "12345678901234567890", "7", "1.50", true]);
-  const again = itemsText(itemsOf(typed));
-  expect(itemsOf(again)).toEqual(itemsOf(typed));
-  expect(itemsText(["a\nb", "", "7"])).toBe('"a\\nb"\n""\n"7"');
-  expect(itemsOf(" \n")).toBeUndefined();
-  expect([timesOf({}), timesOf({ items: [] }), timesOf({ items_artifact: "a" })]).toEqual(["count", "items", "file"]);
+  expect(parseItems(typed)).toEqual(["a b", 1.5, { x: [1] }, "12345678901234567890", "7", "1.50", true]);
+  const again = formatItems(parseItems(typed));
+  expect(parseItems(again)).toEqual(parseItems(typed));
+  expect(formatItems(["a\nb", "", "7"])).toBe('"a\\nb"\n""\n"7"');
+  expect(parseItems(" \n")).toBeUndefined();
+  expect([repetitionOf({}), repetitionOf({ items: [] }), repetitionOf({ items_artifact: "a" })]).toEqual([
+    "count",
+    "items",
+    "file",
+  ]);
 });
 
 test("variables are NAME=value, whatever the value holds", () => {
-  expect(envOf("A=1\nB=x=y \n\n C = z\nD")).toEqual({ A: "1", B: "x=y ", C: " z", D: "" });
-  expect(envText({ A: "1", B: "" })).toBe("A=1\nB=");
-  expect(envOf("\n")).toBeUndefined();
+  expect(parseEnvironment("A=1\nB=x=y \n\n C = z\nD")).toEqual({ A: "1", B: "x=y ", C: " z", D: "" });
+  expect(formatEnvironment({ A: "1", B: "" })).toBe("A=1\nB=");
+  expect(parseEnvironment("\n")).toBeUndefined();
 });
 
 const SCHEMA = {
@@ -72,20 +76,22 @@ const SCHEMA = {
 };
 
 test("the schema is divided, and a parameter that nobody knows is still shown", () => {
-  expect(Object.keys(only(SCHEMA, ["timeout_seconds", "nothing"]).properties ?? {})).toEqual(["timeout_seconds"]);
-  expect(others(SCHEMA)).toEqual(["later"]);
-  expect(inner(SCHEMA, "requirements")?.properties).toEqual({ gpus: { type: "integer" } });
-  expect(inner(SCHEMA, "command")).toBeUndefined();
+  expect(Object.keys(selectParameters(SCHEMA, ["timeout_seconds", "nothing"]).properties ?? {})).toEqual([
+    "timeout_seconds",
+  ]);
+  expect(otherParameters(SCHEMA)).toEqual(["later"]);
+  expect(objectSchema(SCHEMA, "requirements")?.properties).toEqual({ gpus: { type: "integer" } });
+  expect(objectSchema(SCHEMA, "command")).toBeUndefined();
   const given = { timeout_seconds: 60, retries: { max: 1 }, batch: 7, env: {}, secrets: [], grace_seconds: 10 };
   const defaults = { properties: { grace_seconds: { default: 10 }, retries: { default: { max: 3 } } } };
-  expect(setWords(defaults, given, Object.keys(given))).toBe("timeout seconds 60, retries, batch 7");
-  expect(setWords(defaults, { retries: { max: 3 } }, ["retries"])).toBe("");
+  expect(describeSetFields(defaults, given, Object.keys(given))).toBe("timeout seconds 60, retries, batch 7");
+  expect(describeSetFields(defaults, { retries: { max: 3 } }, ["retries"])).toBe("");
 });
 
 test("an artifact is known by its name and its size", () => {
   const artifact = { artifact_id: "4f0c7be1a1a3ff", names: ["sim"], files: 1, bytes: 2048 } as unknown as Artifact;
-  expect(artifactText(artifact)).toBe("sim (4f0c7be1): 1 file, 2\u202fKiB");
-  expect(artifactText({ ...artifact, names: [], files: 3000 })).toBe("4f0c7be1a1a3: 3\u202f000 files, 2\u202fKiB");
+  expect(describeArtifact(artifact)).toBe("sim (4f0c7be1): 1 file, 2\u202fKiB");
+  expect(describeArtifact({ ...artifact, names: [], files: 3000 })).toBe("4f0c7be1a1a3: 3\u202f000 files, 2\u202fKiB");
 });
 
 test("a job of programs in a line has what runs and how often", () => {

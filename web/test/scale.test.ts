@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { indexAt, ticks, top } from "../src/ui/scale";
-import { placeAt } from "../src/ui/bins";
+import { indexAt, timeTicks, roundUp } from "../src/ui/scale";
+import { binAt } from "../src/ui/bins";
 
 test.each([
   [0, 1],
@@ -11,11 +11,11 @@ test.each([
   [7.1e9, 8e9],
   [NaN, 1],
 ])("the top over %s is %s", (value, expected) => {
-  expect(top(value)).toBeCloseTo(expected, 12);
+  expect(roundUp(value)).toBeCloseTo(expected, 12);
 });
 
 test("the top over bytes is round in their unit", () => {
-  expect([top(2.2 * 2 ** 30, true), top(900 * 2 ** 20, true), top(700, true)]).toEqual([
+  expect([roundUp(2.2 * 2 ** 30, true), roundUp(900 * 2 ** 20, true), roundUp(700, true)]).toEqual([
     3 * 2 ** 30,
     1000 * 2 ** 20,
     800,
@@ -23,8 +23,8 @@ test("the top over bytes is round in their unit", () => {
 });
 
 test("ticks are round and no more than asked for", () => {
-  expect(ticks(1003, 1603, 4)).toEqual([1200, 1500]);
-  expect(ticks(1003, 1603, 9)).toEqual([1080, 1200, 1320, 1440, 1560]);
+  expect(timeTicks(1003, 1603, 4)).toEqual([1200, 1500]);
+  expect(timeTicks(1003, 1603, 9)).toEqual([1080, 1200, 1320, 1440, 1560]);
 });
 
 test("the nearest time is found", () => {
@@ -38,7 +38,7 @@ test("a bin is found under its pixels", () => {
     { from: 0, to: 1, count: 1 },
     { from: 1, to: 2, count: 3 },
   ];
-  expect([placeAt(44, 152, bins), placeAt(143, 152, bins), placeAt(10, 152, bins), placeAt(10, 10, [])]).toEqual([
+  expect([binAt(44, 152, bins), binAt(143, 152, bins), binAt(10, 152, bins), binAt(10, 10, [])]).toEqual([
     0,
     1,
     undefined,

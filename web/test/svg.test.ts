@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { broken, fileName } from "../src/ui/saving";
+import { wrapText, fileName } from "../src/ui/picture";
 import { SvgContext } from "../src/ui/svg";
 
 const width = (text: string) => text.length * 10;
@@ -72,7 +72,7 @@ test("what it does not know throws", () => {
 });
 
 test("lines are broken at words, and a long word stands alone", () => {
-  expect(broken("one two three incomprehensibilities four", 90, width)).toEqual([
+  expect(wrapText("one two three incomprehensibilities four", 90, width)).toEqual([
     "one two",
     "three",
     "incomprehensibilities",

@@ -133,7 +133,7 @@ test("an edge is loose when all that it stands for ask for an end only", () => {
   const actions = [action("a"), action("b"), any("c", ["a"], ["b"])];
   const structure = structureOf(actions);
   expect(structure.graph.parents[2]).toEqual([0, 1]);
-  expect([...looseEdges(structure, boxed(structure, false, []).of)]).toEqual(["1 2"]);
+  expect([...looseEdges(structure, boxed(structure, false, []).boxOfVertex)]).toEqual(["1 2"]);
   expect([...looseEdges(structure, Int32Array.from([0, 0, 1]))], "one box for both").toEqual([]);
 });
 

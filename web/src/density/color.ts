@@ -14,7 +14,7 @@ export const VIRIDIS: readonly (readonly [number, number, number])[] = [
 ];
 
 /** Okabe-Ito palette, for up to eight residues. */
-export const CLASSES: readonly (readonly [number, number, number])[] = [
+export const CLASS_COLORS: readonly (readonly [number, number, number])[] = [
   [0, 114, 178],
   [213, 94, 0],
   [0, 158, 115],
@@ -28,13 +28,13 @@ export const CLASSES: readonly (readonly [number, number, number])[] = [
 export const MIXED_COLOR = [150, 150, 150] as const;
 
 /** Return the part of the scale to use: its ends have too little contrast on light or dark pages. */
-export function part(dark: boolean): readonly [number, number] {
+export function scaleRange(dark: boolean): readonly [number, number] {
   return dark ? [0.22, 1] : [0, 0.86];
 }
 
 /** Return red, green and blue (0 to 255) for a position on the scale. */
-export function viridis(share: number, dark: boolean): [number, number, number] {
-  const [low, high] = part(dark);
+export function viridisColor(share: number, dark: boolean): [number, number, number] {
+  const [low, high] = scaleRange(dark);
   const at = low + (high - low) * Math.min(1, Math.max(0, share));
   const sum = [0, 0, 0];
   for (const factors of VIRIDIS.toReversed())
@@ -44,20 +44,20 @@ export function viridis(share: number, dark: boolean): [number, number, number] 
   return sum.map((value) => Math.round(255 * Math.min(1, Math.max(0, value)))) as [number, number, number];
 }
 
-export function css([red, green, blue]: readonly [number, number, number]): string {
+export function cssColor([red, green, blue]: readonly [number, number, number]): string {
   return `rgb(${red},${green},${blue})`;
 }
 
-export interface Look {
+export interface ColorScale {
   /** count: logarithm of the count, from `least` to `most`; value: linear between them; class: residues. */
   mode: "count" | "value" | "class";
-  least: number;
-  most: number;
-  dark: boolean;
+  min: number;
+  max: number;
+  isDark: boolean;
 }
 
 /** Return the position of a cell's value on the color scale. */
-export function share(value: number, { mode, least, most }: Look): number {
+export function scalePosition(value: number, { mode, min: least, max: most }: ColorScale): number {
   if (mode === "count") {
     const low = Math.log1p(least);
     return (Math.log1p(value) - low) / (Math.log1p(Math.max(1, most)) - low);
@@ -66,7 +66,7 @@ export function share(value: number, { mode, least, most }: Look): number {
 }
 
 /** Return the color of a nonempty cell. */
-export function cellColor(value: number, look: Look): readonly [number, number, number] {
-  if (look.mode !== "class") return viridis(share(value, look), look.dark);
-  return CLASSES[Math.round(value) - 1] ?? MIXED_COLOR;
+export function cellColor(value: number, look: ColorScale): readonly [number, number, number] {
+  if (look.mode !== "class") return viridisColor(scalePosition(value, look), look.isDark);
+  return CLASS_COLORS[Math.round(value) - 1] ?? MIXED_COLOR;
 }

@@ -4,8 +4,8 @@
  * same pictures.
  */
 
-import { CLASSES, MIXED_COLOR, part, VIRIDIS, type Look } from "./color";
-import { flatPainter } from "./flat";
+import { CLASS_COLORS, MIXED_COLOR, scaleRange, VIRIDIS, type ColorScale } from "./color";
+import { createFlatPainter } from "./flat";
 import type { Grid } from "./grid";
 import type { Painter, Points } from "./painter";
 
@@ -13,7 +13,7 @@ const MODES = { count: 0, value: 1, class: 2 } as const;
 
 const vector = (values: readonly number[]) => `vec3(${values.map((value) => value.toFixed(4)).join(",")})`;
 
-const PALETTE = [...CLASSES, MIXED_COLOR].map((each) => vector(each.map((channel) => channel / 255))).join(",");
+const PALETTE = [...CLASS_COLORS, MIXED_COLOR].map((each) => vector(each.map((channel) => channel / 255))).join(",");
 
 /** GLSL function colorOf(value), used by both fragment shaders. */
 const COLOR_SHADER = `
@@ -27,19 +27,19 @@ vec3 colorOf(float value) {
     : (value - bounds.x) / max(1., bounds.y - bounds.x);
   return clamp(viridis(mix(part.x, part.y, clamp(share, 0., 1.))), 0., 1.);
 }`;
-const HEAD = "#version 300 es\nprecision highp float; precision highp int; precision highp sampler2D;\n";
+const SHADER_HEADER = "#version 300 es\nprecision highp float; precision highp int; precision highp sampler2D;\n";
 
-const GRID_VERTEX = `${HEAD}void main() {
+const GRID_VERTEX = `${SHADER_HEADER}void main() {
   gl_Position = vec4(gl_VertexID == 1 ? 3. : -1., gl_VertexID == 2 ? 3. : -1., 0., 1.);
 }`;
-const GRID_FRAGMENT = `${HEAD}${COLOR_SHADER}
+const GRID_FRAGMENT = `${SHADER_HEADER}${COLOR_SHADER}
 uniform sampler2D cells; out vec4 shown;
 void main() {
   float value = texelFetch(cells, ivec2(gl_FragCoord.xy), 0).r;
   if (value <= 0.) discard;
   shown = vec4(colorOf(value), 1.);
 }`;
-const POINT_VERTEX = `${HEAD}
+const POINT_VERTEX = `${SHADER_HEADER}
 in uint delay; in uint value; flat out float held;
 uniform vec2 x; uniform vec2 y; uniform vec2 size; uniform float across;
 void main() {
@@ -48,14 +48,14 @@ void main() {
   gl_PointSize = across;
   held = float(value);
 }`;
-const POINT_FRAGMENT = `${HEAD}${COLOR_SHADER}
+const POINT_FRAGMENT = `${SHADER_HEADER}${COLOR_SHADER}
 flat in float held; out vec4 shown;
 void main() {
   if (length(gl_PointCoord - .5) > .5) discard;
   shown = vec4(colorOf(held), 1.);
 }`;
 
-function compiled(gl: WebGL2RenderingContext, kind: number, source: string): WebGLShader {
+function compileShader(gl: WebGL2RenderingContext, kind: number, source: string): WebGLShader {
   const shader = gl.createShader(kind) as WebGLShader;
   gl.shaderSource(shader, source);
   gl.compileShader(shader);
@@ -64,10 +64,10 @@ function compiled(gl: WebGL2RenderingContext, kind: number, source: string): Web
   return shader;
 }
 
-function linked(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
+function linkProgram(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
   const program = gl.createProgram();
-  gl.attachShader(program, compiled(gl, gl.VERTEX_SHADER, vertex));
-  gl.attachShader(program, compiled(gl, gl.FRAGMENT_SHADER, fragment));
+  gl.attachShader(program, compileShader(gl, gl.VERTEX_SHADER, vertex));
+  gl.attachShader(program, compileShader(gl, gl.FRAGMENT_SHADER, fragment));
   gl.bindAttribLocation(program, 0, "delay");
   gl.bindAttribLocation(program, 1, "value");
   gl.linkProgram(program);
@@ -84,8 +84,8 @@ function isSoftware(gl: WebGL2RenderingContext): boolean {
 
 class GlPainter implements Painter {
   readonly kind = "webgl2";
-  readonly software: boolean;
-  readonly mostPoints: number;
+  readonly isSoftware: boolean;
+  readonly maxPoints: number;
   private readonly gridProgram: WebGLProgram;
   private made: WebGLProgram | undefined;
   private readonly texture: WebGLTexture;
@@ -95,9 +95,9 @@ class GlPainter implements Painter {
   private sized = "";
 
   constructor(private readonly gl: WebGL2RenderingContext) {
-    this.software = isSoftware(gl);
-    this.mostPoints = this.software ? 5e4 : 1e6;
-    this.gridProgram = linked(gl, GRID_VERTEX, GRID_FRAGMENT);
+    this.isSoftware = isSoftware(gl);
+    this.maxPoints = this.isSoftware ? 5e4 : 1e6;
+    this.gridProgram = linkProgram(gl, GRID_VERTEX, GRID_FRAGMENT);
     this.texture = gl.createTexture();
     gl.bindTexture(gl.TEXTURE_2D, this.texture);
     // Float textures cannot be filtered everywhere, and every cell is one pixel anyway.
@@ -116,7 +116,7 @@ class GlPainter implements Painter {
 
   /** Compiled when points are first drawn, because the first picture is a grid. */
   private get pointProgram(): WebGLProgram {
-    this.made ??= linked(this.gl, POINT_VERTEX, POINT_FRAGMENT);
+    this.made ??= linkProgram(this.gl, POINT_VERTEX, POINT_FRAGMENT);
     return this.made;
   }
 
@@ -127,7 +127,7 @@ class GlPainter implements Painter {
     gl.clear(gl.COLOR_BUFFER_BIT);
   }
 
-  grid(grid: Grid, look: Look): void {
+  drawGrid(grid: Grid, look: ColorScale): void {
     const { gl } = this;
     this.clear();
     gl.useProgram(this.gridProgram);
@@ -141,7 +141,7 @@ class GlPainter implements Painter {
     gl.drawArrays(gl.TRIANGLES, 0, 3);
   }
 
-  points(all: readonly Points[], look: Look): void {
+  drawPoints(all: readonly Points[], look: ColorScale): void {
     const { gl, pointProgram: program } = this;
     this.clear();
     gl.useProgram(program);
@@ -163,11 +163,11 @@ class GlPainter implements Painter {
     gl.drawArrays(gl.POINTS, 0, delays.length);
   }
 
-  private dress(program: WebGLProgram, { mode, least, most, dark }: Look): void {
+  private dress(program: WebGLProgram, { mode, min: least, max: most, isDark: dark }: ColorScale): void {
     const { gl } = this;
     gl.uniform1i(gl.getUniformLocation(program, "mode"), MODES[mode]);
     gl.uniform2f(gl.getUniformLocation(program, "bounds"), least, most);
-    gl.uniform2f(gl.getUniformLocation(program, "part"), ...part(dark));
+    gl.uniform2f(gl.getUniformLocation(program, "part"), ...scaleRange(dark));
   }
 
   dispose(): void {
@@ -176,7 +176,7 @@ class GlPainter implements Painter {
 }
 
 /** Return a painter for a canvas without a rendering context. */
-export function painter(canvas: HTMLCanvasElement): Painter {
+export function createPainter(canvas: HTMLCanvasElement): Painter {
   const gl = canvas.getContext("webgl2", { antialias: false, premultipliedAlpha: false });
-  return gl ? new GlPainter(gl) : flatPainter(canvas);
+  return gl ? new GlPainter(gl) : createFlatPainter(canvas);
 }

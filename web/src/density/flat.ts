@@ -1,18 +1,18 @@
 /** Draws the same pictures without WebGL2, on a 2D canvas. */
 
-import { cellColor, css, share, type Look } from "./color";
+import { cellColor, cssColor, scalePosition, type ColorScale } from "./color";
 import type { Grid } from "./grid";
 import type { Painter, Points } from "./painter";
 
 /** Number of entries in the color table, which avoids computing a color for each of a million pixels. */
-const STEPS = 255;
+const TABLE_SIZE = 255;
 
 /** Return a function from a cell's value to its pixel (little-endian RGBA). */
-function table(look: Look): (value: number) => number {
+function createPixelTable(look: ColorScale): (value: number) => number {
   const place = (value: number) =>
-    look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look))));
-  const plain: Look = look.mode === "class" ? look : { ...look, mode: "value", least: 0, most: STEPS };
-  const pixels = Int32Array.from({ length: STEPS + 1 }, (_, each) => {
+    look.mode === "class" ? value : Math.round(TABLE_SIZE * Math.min(1, Math.max(0, scalePosition(value, look))));
+  const plain: ColorScale = look.mode === "class" ? look : { ...look, mode: "value", min: 0, max: TABLE_SIZE };
+  const pixels = Int32Array.from({ length: TABLE_SIZE + 1 }, (_, each) => {
     const [red, green, blue] = cellColor(each, plain);
     return (255 << 24) | (blue << 16) | (green << 8) | red;
   });
@@ -21,8 +21,8 @@ function table(look: Look): (value: number) => number {
 
 class FlatPainter implements Painter {
   readonly kind = "canvas";
-  readonly software = true;
-  readonly mostPoints = 5e4;
+  readonly isSoftware = true;
+  readonly maxPoints = 5e4;
 
   constructor(private readonly context: CanvasRenderingContext2D) {}
 
@@ -31,10 +31,10 @@ class FlatPainter implements Painter {
     this.context.clearRect(0, 0, canvas.width, canvas.height);
   }
 
-  grid({ width, height, cells }: Grid, look: Look): void {
+  drawGrid({ width, height, cells }: Grid, look: ColorScale): void {
     const image = this.context.createImageData(width, height);
     const pixels = new Int32Array(image.data.buffer);
-    const pixelOf = table(look);
+    const pixelOf = createPixelTable(look);
     for (let row = 0; row < height; row += 1) {
       const into = (height - 1 - row) * width;
       for (let column = 0; column < width; column += 1) {
@@ -45,13 +45,13 @@ class FlatPainter implements Painter {
     this.context.putImageData(image, 0, 0);
   }
 
-  points(all: readonly Points[], look: Look): void {
+  drawPoints(all: readonly Points[], look: ColorScale): void {
     this.clear();
     const { context } = this;
     const { height } = context.canvas;
     for (const { delays, values, left, step, low, high, size } of all) {
       for (const [place, delay] of delays.entries()) {
-        context.fillStyle = css(cellColor(values[place] as number, look));
+        context.fillStyle = cssColor(cellColor(values[place] as number, look));
         context.beginPath();
         context.arc(
           left + place * step,
@@ -70,7 +70,7 @@ class FlatPainter implements Painter {
   }
 }
 
-export function flatPainter(canvas: HTMLCanvasElement): Painter {
+export function createFlatPainter(canvas: HTMLCanvasElement): Painter {
   const context = canvas.getContext("2d");
   if (!context) throw new Error("this browser cannot draw on a canvas");
   return new FlatPainter(context);

@@ -7,6 +7,6 @@ export interface Grid {
   cells: Float32Array;
 }
 
-export function grid(width: number, height: number): Grid {
+export function createGrid(width: number, height: number): Grid {
   return { width, height, cells: new Float32Array(width * height) };
 }

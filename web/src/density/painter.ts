@@ -1,6 +1,6 @@
 /** Draws grids and points on a canvas, with WebGL2 (`density.ts`) or without (`flat.ts`). */
 
-import type { Look } from "./color";
+import type { ColorScale } from "./color";
 import type { Grid } from "./grid";
 
 /** Consecutive numbers drawn as points. */
@@ -20,12 +20,12 @@ export interface Points {
 export interface Painter {
   readonly kind: "webgl2" | "canvas";
   /** True if the browser renders in software. */
-  readonly software: boolean;
+  readonly isSoftware: boolean;
   /** Maximum number of points per draw call. */
-  readonly mostPoints: number;
+  readonly maxPoints: number;
   /** Draw a grid that has the size of the canvas. */
-  grid(grid: Grid, look: Look): void;
-  points(points: readonly Points[], look: Look): void;
+  drawGrid(grid: Grid, look: ColorScale): void;
+  drawPoints(points: readonly Points[], look: ColorScale): void;
   clear(): void;
   dispose(): void;
 }

@@ -1,21 +1,21 @@
 /** Positions of boxes and edges of a graph, in layers from left to right. Pure functions; pixels at scale 1. */
 
-import { ordered, type Layered } from "./order";
-import { spaced } from "./place";
+import { orderLayers, type Layered } from "./order";
+import { spacePositions } from "./spacing";
 import type { Graph } from "./structure";
 
 export const BOX = { width: 176, height: 36 } as const;
 /** Vertical gap between boxes of a layer, and between a box and a passing edge. */
-const GAP = 12;
-const NARROW = 14;
+const BOX_GAP = 12;
+const ROUTING_POINT_HEIGHT = 14;
 /** Minimum gap between layers, which grows with the number of edges. */
-const LEAST_RUN = 56;
-const MOST_RUN = 160;
+const MIN_LAYER_GAP = 56;
+const MAX_LAYER_GAP = 160;
 /** Maximum number of routing points. In larger graphs, long edges are straight. */
-const MOST_POINTS = 20_000;
+const MAX_ROUTING_POINTS = 20_000;
 /** A layer with more boxes than this number times the square root of all boxes is split into columns. */
-const TALLNESS = 2;
-const LEAST_ROWS = 24;
+const COLUMN_FACTOR = 2;
+const MIN_ROWS = 24;
 
 export interface Edge {
   from: number;
@@ -36,83 +36,83 @@ export interface Layout {
 }
 
 /** Boxes, and a routing point for each layer that a long edge crosses. */
-interface Net extends Layered {
+interface RoutedGraph extends Layered {
   layer: number[];
   /** Routing points of each long edge, keyed by `from * size + to`. */
-  passing: Map<number, number[]>;
+  routingPoints: Map<number, number[]>;
 }
 
-function netOf({ size, parents, layer: own, layers }: Graph): Net {
-  let needed = 0;
+function createRoutedGraph({ size, parents, layer: vertexLayer, layers }: Graph): RoutedGraph {
+  let pointCount = 0;
   for (let vertex = 0; vertex < size; vertex += 1)
     for (const parent of parents[vertex] as readonly number[])
-      needed += (own[vertex] as number) - (own[parent] as number) - 1;
-  const straight = needed > MOST_POINTS;
-  const layer = [...own];
+      pointCount += (vertexLayer[vertex] as number) - (vertexLayer[parent] as number) - 1;
+  const isStraight = pointCount > MAX_ROUTING_POINTS;
+  const layer = [...vertexLayer];
   const up: number[][] = Array.from({ length: size }, () => []);
   const down: number[][] = Array.from({ length: size }, () => []);
-  const passing = new Map<number, number[]>();
-  const tie = (from: number, to: number) => {
+  const routingPoints = new Map<number, number[]>();
+  const connect = (from: number, to: number) => {
     down[from]?.push(to);
     up[to]?.push(from);
   };
   for (let vertex = 0; vertex < size; vertex += 1) {
     for (const parent of parents[vertex] as readonly number[]) {
-      const span = (own[vertex] as number) - (own[parent] as number);
-      if (span <= 0 || (straight && span > 1)) continue;
+      const span = (vertexLayer[vertex] as number) - (vertexLayer[parent] as number);
+      if (span <= 0 || (isStraight && span > 1)) continue;
       let last = parent;
       const points: number[] = [];
       for (let step = 1; step < span; step += 1) {
         const point = layer.length;
-        layer.push((own[parent] as number) + step);
+        layer.push((vertexLayer[parent] as number) + step);
         up.push([]);
         down.push([]);
-        tie(last, point);
+        connect(last, point);
         points.push(point);
         last = point;
       }
-      tie(last, vertex);
-      if (points.length) passing.set(parent * size + vertex, points);
+      connect(last, vertex);
+      if (points.length) routingPoints.set(parent * size + vertex, points);
     }
   }
   const rows: number[][] = Array.from({ length: layers }, () => []);
   for (const [vertex, at] of layer.entries()) rows[at]?.push(vertex);
-  return { layer, rows, up, down, passing };
+  return { layer, rows, up, down, routingPoints };
 }
 
 /** Number of rounds that move vertices to the mean position of their neighbors. */
-const ROUNDS = 4;
+const CENTERING_ROUNDS = 4;
 
 /** Return the vertical center of each vertex. */
-function heights(net: Net, size: number): Float64Array {
+function computeCenters(net: RoutedGraph, size: number): Float64Array {
   const middle = new Float64Array(net.layer.length);
-  const gaps = net.rows.map((row) => row.map((vertex, at) => gap(row[at - 1], vertex, size)));
+  const gaps = net.rows.map((row) => row.map((vertex, at) => gapBefore(row[at - 1], vertex, size)));
   for (const [at, row] of net.rows.entries()) {
     let y = 0;
-    for (const [place, vertex] of row.entries()) {
-      y += place ? (gaps[at]?.[place] as number) : 0;
+    for (const [index, vertex] of row.entries()) {
+      y += index ? (gaps[at]?.[index] as number) : 0;
       middle[vertex] = y;
     }
     for (const vertex of row) middle[vertex] = (middle[vertex] as number) - y / 2;
   }
-  const settle = (at: number, near: Layered["up"]) => {
+  const centerRow = (at: number, neighbors: Layered["up"]) => {
     const row = net.rows[at] as number[];
     const wishes = row.map((vertex) => {
-      const own = near[vertex] as readonly number[];
+      const own = neighbors[vertex] as readonly number[];
       const sum = own.reduce((total, each) => total + (middle[each] as number), 0);
       return own.length ? sum / own.length : (middle[vertex] as number);
     });
-    for (const [place, y] of spaced(wishes, gaps[at] as number[]).entries()) middle[row[place] as number] = y;
+    for (const [index, y] of spacePositions(wishes, gaps[at] as number[]).entries()) middle[row[index] as number] = y;
   };
-  for (let round = 0; round < ROUNDS; round += 1) {
-    for (let at = 1; at < net.rows.length; at += 1) settle(at, net.up);
-    for (let at = net.rows.length - 2; at >= 0; at -= 1) settle(at, net.down);
+  for (let round = 0; round < CENTERING_ROUNDS; round += 1) {
+    for (let at = 1; at < net.rows.length; at += 1) centerRow(at, net.up);
+    for (let at = net.rows.length - 2; at >= 0; at -= 1) centerRow(at, net.down);
   }
   return middle;
 }
 
-function gap(before: number | undefined, vertex: number, size: number): number {
-  const half = (each: number) => (each < size ? (BOX.height + GAP) / 2 : NARROW / 2);
+function gapBefore(before: number | undefined, vertex: number, size: number): number {
+  const half = (each: number) => (each < size ? (BOX.height + BOX_GAP) / 2 : ROUTING_POINT_HEIGHT / 2);
   return before === undefined ? 0 : half(before) + half(vertex);
 }
 
@@ -124,28 +124,28 @@ interface Band {
   rows: number;
 }
 
-function bandsOf(net: Net, size: number): Band[] {
-  const most = Math.max(LEAST_ROWS, Math.ceil(TALLNESS * Math.sqrt(size)));
+function computeBands(net: RoutedGraph, size: number): Band[] {
+  const maxRows = Math.max(MIN_ROWS, Math.ceil(COLUMN_FACTOR * Math.sqrt(size)));
   const bands: Band[] = [];
   let left = 0;
   for (const row of net.rows) {
     const boxes = row.filter((vertex) => vertex < size).length;
-    const columns = Math.max(1, Math.ceil(boxes / most));
+    const columns = Math.max(1, Math.ceil(boxes / maxRows));
     bands.push({ left, columns, rows: Math.ceil(boxes / columns) });
     const edges = row.reduce((sum, vertex) => sum + (net.down[vertex] as readonly number[]).length, 0);
-    const run = Math.round(Math.min(MOST_RUN, LEAST_RUN + 6 * Math.sqrt(edges)));
-    left += columns * BOX.width + (columns - 1) * GAP + run;
+    const layerGap = Math.round(Math.min(MAX_LAYER_GAP, MIN_LAYER_GAP + 6 * Math.sqrt(edges)));
+    left += columns * BOX.width + (columns - 1) * BOX_GAP + layerGap;
   }
   return bands;
 }
 
 /** Return the positions of all boxes and edges of a graph. */
-export function layoutOf(graph: Graph): Layout {
+export function computeLayout(graph: Graph): Layout {
   const { size } = graph;
-  const net = netOf(graph);
-  ordered(net);
-  const middle = heights(net, size);
-  const bands = bandsOf(net, size);
+  const net = createRoutedGraph(graph);
+  orderLayers(net);
+  const middle = computeCenters(net, size);
+  const bands = computeBands(net, size);
   const x = new Float32Array(size);
   const y = new Float32Array(size);
   for (const [at, row] of net.rows.entries())
@@ -159,7 +159,7 @@ export function layoutOf(graph: Graph): Layout {
   const tops = [...y, ...[...middle].slice(size)];
   const top = tops.reduce((least, each) => Math.min(least, each), Number.POSITIVE_INFINITY);
   for (let vertex = 0; vertex < size; vertex += 1) y[vertex] = Math.round((y[vertex] as number) - top);
-  const edges = edgesOf(graph, net, bands, middle, top, x, y);
+  const edges = createEdges(graph, net, bands, middle, top, x, y);
   const rows = net.rows.map((row) => row.filter((vertex) => vertex < size));
   const width = x.reduce((most, each) => Math.max(most, each + BOX.width), 0);
   const height = y.reduce((most, each) => Math.max(most, each + BOX.height), 0);
@@ -167,18 +167,20 @@ export function layoutOf(graph: Graph): Layout {
 }
 
 function placeRow(row: readonly number[], band: Band, middle: Float64Array, x: Float32Array, y: Float32Array): void {
-  for (const [place, vertex] of row.entries()) {
-    const column = Math.floor(place / Math.max(1, band.rows));
-    x[vertex] = band.left + column * (BOX.width + GAP);
-    const line = place % Math.max(1, band.rows);
-    const alone = band.columns === 1;
-    y[vertex] = alone ? (middle[vertex] as number) - BOX.height / 2 : (line - band.rows / 2) * (BOX.height + GAP);
+  for (const [index, vertex] of row.entries()) {
+    const column = Math.floor(index / Math.max(1, band.rows));
+    x[vertex] = band.left + column * (BOX.width + BOX_GAP);
+    const line = index % Math.max(1, band.rows);
+    const isSingleColumn = band.columns === 1;
+    y[vertex] = isSingleColumn
+      ? (middle[vertex] as number) - BOX.height / 2
+      : (line - band.rows / 2) * (BOX.height + BOX_GAP);
   }
 }
 
-function edgesOf(
+function createEdges(
   { size, parents }: Graph,
-  net: Net,
+  net: RoutedGraph,
   bands: readonly Band[],
   middle: Float64Array,
   top: number,
@@ -189,7 +191,7 @@ function edgesOf(
   for (let vertex = 0; vertex < size; vertex += 1) {
     for (const parent of parents[vertex] as readonly number[]) {
       const points = [(x[parent] as number) + BOX.width, (y[parent] as number) + BOX.height / 2];
-      for (const point of net.passing.get(parent * size + vertex) ?? []) {
+      for (const point of net.routingPoints.get(parent * size + vertex) ?? []) {
         const band = bands[net.layer[point] as number] as Band;
         // The edge crosses a layer with several columns in a straight line, because there is no gap between columns.
         if (band.columns > 1) continue;

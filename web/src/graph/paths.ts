@@ -2,7 +2,7 @@
 
 import type { Graph } from "./structure";
 
-export interface Way {
+export interface Path {
   /** Vertices from first to last. */
   vertices: readonly number[];
   /** Sum of the vertices' weights. */
@@ -10,38 +10,38 @@ export interface Way {
 }
 
 /** Return the path with the largest sum of weights, which is a lower bound for the duration on any cluster. */
-export function criticalPath({ order, parents }: Graph, weight: (vertex: number) => number): Way {
+export function criticalPath({ order, parents }: Graph, weight: (vertex: number) => number): Path {
   const length = new Map<number, number>();
-  const upTo = (vertex: number) => length.get(vertex) ?? 0;
+  const pathLength = (vertex: number) => length.get(vertex) ?? 0;
   const longest = (vertices: readonly number[]) =>
     vertices.reduce<number | undefined>(
-      (most, each) => (most === undefined || upTo(each) > upTo(most) ? each : most),
+      (most, each) => (most === undefined || pathLength(each) > pathLength(most) ? each : most),
       undefined,
     );
   for (const vertex of order) {
-    const before = longest(parents[vertex] as readonly number[]);
-    length.set(vertex, (before === undefined ? 0 : upTo(before)) + weight(vertex));
+    const previous = longest(parents[vertex] as readonly number[]);
+    length.set(vertex, (previous === undefined ? 0 : pathLength(previous)) + weight(vertex));
   }
   const last = longest(order);
-  const vertices = traced(last, (vertex) => longest(parents[vertex] as readonly number[]));
-  return { vertices, length: last === undefined ? 0 : upTo(last) };
+  const vertices = tracePath(last, (vertex) => longest(parents[vertex] as readonly number[]));
+  return { vertices, length: last === undefined ? 0 : pathLength(last) };
 }
 
 /** Return the path that delayed a vertex, always going back to the parent that finished last. */
-export function wayTo({ parents }: Graph, vertex: number, ended: (vertex: number) => number): readonly number[] {
-  return traced(vertex, (each) => {
+export function delayPath({ parents }: Graph, vertex: number, endTime: (vertex: number) => number): readonly number[] {
+  return tracePath(vertex, (each) => {
     const own = parents[each] as readonly number[];
     return own.reduce<number | undefined>(
-      (latest, parent) => (latest === undefined || ended(parent) > ended(latest) ? parent : latest),
+      (latest, parent) => (latest === undefined || endTime(parent) > endTime(latest) ? parent : latest),
       undefined,
     );
   });
 }
 
-function traced(last: number | undefined, before: (vertex: number) => number | undefined): number[] {
+function tracePath(last: number | undefined, previous: (vertex: number) => number | undefined): number[] {
   const vertices: number[] = [];
   const seen = new Set<number>();
-  for (let vertex = last; vertex !== undefined && !seen.has(vertex); vertex = before(vertex)) {
+  for (let vertex = last; vertex !== undefined && !seen.has(vertex); vertex = previous(vertex)) {
     vertices.push(vertex);
     seen.add(vertex);
   }

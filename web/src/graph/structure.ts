@@ -19,49 +19,50 @@ export interface Graph {
 }
 
 /** Build the graph of items, numbered in their order. Ignore dependencies on unknown items. */
-export function graphOf(items: readonly Item[]): Graph {
-  const place = new Map(items.map(({ id }, number) => [id, number]));
+export function buildGraph(items: readonly Item[]): Graph {
+  const vertices = new Map(items.map(({ id }, number) => [id, number]));
   const edges = items.map(({ dependencies }) => {
-    const known = dependencies.map((id) => place.get(id)).filter((each) => each !== undefined);
-    return [...new Set(known)];
+    const parents = dependencies.map((id) => vertices.get(id)).filter((each) => each !== undefined);
+    return [...new Set(parents)];
   });
-  return linked(edges);
+  return linkVertices(edges);
 }
 
 /** Build the graph from each vertex's parents. */
-export function linked(parents: readonly (readonly number[])[]): Graph {
+export function linkVertices(parents: readonly (readonly number[])[]): Graph {
   const size = parents.length;
   const children: number[][] = Array.from({ length: size }, () => []);
-  const left = new Int32Array(size);
-  for (const [vertex, own] of parents.entries()) {
-    left[vertex] = own.length;
-    for (const parent of own) children[parent]?.push(vertex);
+  const missingParents = new Int32Array(size);
+  for (const [vertex, vertexParents] of parents.entries()) {
+    missingParents[vertex] = vertexParents.length;
+    for (const parent of vertexParents) children[parent]?.push(vertex);
   }
   const layer = new Int32Array(size);
   const order: number[] = [];
-  for (let vertex = 0; vertex < size; vertex += 1) if (!left[vertex]) order.push(vertex);
+  for (let vertex = 0; vertex < size; vertex += 1) if (!missingParents[vertex]) order.push(vertex);
   for (let at = 0; at < order.length; at += 1) {
     const vertex = order[at] as number;
     for (const child of children[vertex] as number[]) {
       layer[child] = Math.max(layer[child] as number, (layer[vertex] as number) + 1);
-      left[child] = (left[child] as number) - 1;
-      if (!left[child]) order.push(child);
+      missingParents[child] = (missingParents[child] as number) - 1;
+      if (!missingParents[child]) order.push(child);
     }
   }
-  for (let vertex = 0; order.length < size && vertex < size; vertex += 1) if (left[vertex]) order.push(vertex);
+  for (let vertex = 0; order.length < size && vertex < size; vertex += 1)
+    if (missingParents[vertex]) order.push(vertex);
   return { size, parents, children, order, layer, layers: layer.reduce((most, each) => Math.max(most, each), -1) + 1 };
 }
 
 /** Return all ancestors of a vertex, or with `down` all descendants. */
-export function reachable({ parents, children }: Graph, from: number, down = false): Set<number> {
+export function findReachable({ parents, children }: Graph, from: number, down = false): Set<number> {
   const next = down ? children : parents;
   const found = new Set<number>();
-  const open = [from];
-  for (let vertex = open.pop(); vertex !== undefined; vertex = open.pop()) {
-    for (const each of next[vertex] ?? []) {
-      if (found.has(each)) continue;
-      found.add(each);
-      open.push(each);
+  const pending = [from];
+  for (let vertex = pending.pop(); vertex !== undefined; vertex = pending.pop()) {
+    for (const neighbor of next[vertex] ?? []) {
+      if (found.has(neighbor)) continue;
+      found.add(neighbor);
+      pending.push(neighbor);
     }
   }
   return found;

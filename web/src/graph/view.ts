@@ -17,20 +17,20 @@ export interface Size {
 
 /** Margin around a fitted drawing in screen pixels. */
 const MARGIN = 16;
-export const MOST_SCALE = 2;
+export const MAX_SCALE = 2;
 /** Minimum scale at which names are readable; larger graphs are first shown completely. */
-export const READABLE = 0.7;
-const MOST_READ = 80;
-const LEAST_SCALE = 0.005;
+export const READABLE_SCALE = 0.7;
+const MAX_READABLE_BOXES = 80;
+const MIN_SCALE = 0.005;
 
-function bounded(scale: number): number {
-  return Math.max(LEAST_SCALE, Math.min(MOST_SCALE, scale));
+function clampScale(scale: number): number {
+  return Math.max(MIN_SCALE, Math.min(MAX_SCALE, scale));
 }
 
 /** Return a view that centers the whole drawing in the window, at a scale of up to 1. */
-export function fitted(drawing: Size, window: Size): View {
-  const room = (each: "width" | "height") => (window[each] - 2 * MARGIN) / Math.max(1, drawing[each]);
-  const scale = bounded(Math.min(1, room("width"), room("height")));
+export function fitView(drawing: Size, window: Size): View {
+  const scaleOf = (each: "width" | "height") => (window[each] - 2 * MARGIN) / Math.max(1, drawing[each]);
+  const scale = clampScale(Math.min(1, scaleOf("width"), scaleOf("height")));
   return {
     x: (drawing.width - window.width / scale) / 2,
     y: (drawing.height - window.height / scale) / 2,
@@ -39,33 +39,33 @@ export function fitted(drawing: Size, window: Size): View {
 }
 
 /** Return a view scaled by a factor around a point of the window. */
-export function zoomed(view: View, by: number, x: number, y: number): View {
-  const scale = bounded(view.scale * by);
+export function zoomView(view: View, factor: number, x: number, y: number): View {
+  const scale = clampScale(view.scale * factor);
   return { x: view.x + x / view.scale - x / scale, y: view.y + y / view.scale - y / scale, scale };
 }
 
 /** Return a view moved by screen pixels, such that the drawing stays in the window. */
-export function panned(view: View, dx: number, dy: number, drawing: Size, window: Size): View {
-  const kept = (at: number, room: number, whole: number) =>
+export function panView(view: View, dx: number, dy: number, drawing: Size, window: Size): View {
+  const clamp = (at: number, room: number, whole: number) =>
     Math.max(-room + MARGIN / view.scale, Math.min(whole - MARGIN / view.scale, at));
   return {
     ...view,
-    x: kept(view.x - dx / view.scale, window.width / view.scale, drawing.width),
-    y: kept(view.y - dy / view.scale, window.height / view.scale, drawing.height),
+    x: clamp(view.x - dx / view.scale, window.width / view.scale, drawing.width),
+    y: clamp(view.y - dy / view.scale, window.height / view.scale, drawing.height),
   };
 }
 
 /** Return the view with the smallest move that makes a box fully visible. */
-export function showing(view: View, layout: Layout, box: number, window: Size): View {
+export function revealBox(view: View, layout: Layout, box: number, window: Size): View {
   const margin = MARGIN / view.scale;
-  const near = (at: number, start: number, length: number, room: number) => {
+  const reveal = (at: number, start: number, length: number, room: number) => {
     if (start - margin < at || length + 2 * margin > room) return start - margin;
     return start + length + margin > at + room ? start + length + margin - room : at;
   };
   return {
     ...view,
-    x: near(view.x, layout.x[box] as number, BOX.width, window.width / view.scale),
-    y: near(view.y, layout.y[box] as number, BOX.height, window.height / view.scale),
+    x: reveal(view.x, layout.x[box] as number, BOX.width, window.width / view.scale),
+    y: reveal(view.y, layout.y[box] as number, BOX.height, window.height / view.scale),
   };
 }
 
@@ -80,9 +80,9 @@ export function boxAt({ x, y }: Layout, view: View, left: number, top: number): 
 }
 
 /** Return the box that an arrow key selects: the nearest one along an edge, or the next one in the layer. */
-export function arrived(
+export function findNextBox(
   layout: Layout,
-  near: { parents: readonly number[]; children: readonly number[] },
+  neighbors: { parents: readonly number[]; children: readonly number[] },
   box: number,
   key: string,
 ): number | undefined {
@@ -91,9 +91,9 @@ export function arrived(
   const row = layout.rows.find((each) => each.includes(box)) ?? [];
   switch (key) {
     case "ArrowLeft":
-      return nearest(near.parents);
+      return nearest(neighbors.parents);
     case "ArrowRight":
-      return nearest(near.children);
+      return nearest(neighbors.children);
     case "ArrowUp":
       return row[row.indexOf(box) - 1];
     case "ArrowDown":
@@ -110,10 +110,10 @@ export function arrived(
 // -- the map ----------------------------------------------------------------------------------------------------------
 
 /** Maximum size of the overview map in pixels. */
-const MAP = { width: 160, height: 96 };
-const CORNER = 8;
+const MAX_MAP_SIZE = { width: 160, height: 96 };
+const MAP_MARGIN = 8;
 
-export interface Rect extends Size {
+export interface MapRect extends Size {
   left: number;
   top: number;
   /** Pixels of the map per pixel of the drawing. */
@@ -121,17 +121,23 @@ export interface Rect extends Size {
 }
 
 /** Return the position of the map in the window, or undefined if the whole drawing is visible. */
-export function mapOf(drawing: Size, { x, y, scale: now }: View, window: Size): Rect | undefined {
-  const whole =
-    x <= 0 && y <= 0 && x + window.width / now >= drawing.width && y + window.height / now >= drawing.height;
-  if (whole || window.width < 2 * MAP.width) return undefined;
-  const scale = Math.min(MAP.width / Math.max(1, drawing.width), MAP.height / Math.max(1, drawing.height));
+export function mapRect(drawing: Size, { x, y, scale: viewScale }: View, window: Size): MapRect | undefined {
+  const isFullyVisible =
+    x <= 0 &&
+    y <= 0 &&
+    x + window.width / viewScale >= drawing.width &&
+    y + window.height / viewScale >= drawing.height;
+  if (isFullyVisible || window.width < 2 * MAX_MAP_SIZE.width) return undefined;
+  const scale = Math.min(
+    MAX_MAP_SIZE.width / Math.max(1, drawing.width),
+    MAX_MAP_SIZE.height / Math.max(1, drawing.height),
+  );
   const [width, height] = [Math.max(16, drawing.width * scale), Math.max(16, drawing.height * scale)];
-  return { left: window.width - width - CORNER, top: window.height - height - CORNER, width, height, scale };
+  return { left: window.width - width - MAP_MARGIN, top: window.height - height - MAP_MARGIN, width, height, scale };
 }
 
 /** Return the view centered at a point of the map, or undefined outside the map. */
-export function mapped(view: View, map: Rect, left: number, top: number, window: Size): View | undefined {
+export function viewAtMapPoint(view: View, map: MapRect, left: number, top: number, window: Size): View | undefined {
   const [x, y] = [left - map.left, top - map.top];
   if (x < 0 || y < 0 || x > map.width || y > map.height) return undefined;
   const { scale } = view;
@@ -139,19 +145,19 @@ export function mapped(view: View, map: Rect, left: number, top: number, window:
 }
 
 /** Return the first view: the whole drawing if names are readable, otherwise a part around a box. */
-export function opening(layout: Layout, box: number | undefined, window: Size): View {
-  const whole = fitted(layout, window);
-  if (whole.scale >= READABLE || layout.x.length > MOST_READ) return whole;
-  const view = { ...whole, scale: READABLE };
+export function initialView(layout: Layout, box: number | undefined, window: Size): View {
+  const fullView = fitView(layout, window);
+  if (fullView.scale >= READABLE_SCALE || layout.x.length > MAX_READABLE_BOXES) return fullView;
+  const view = { ...fullView, scale: READABLE_SCALE };
   const at = box ?? 0;
-  const middle = (start: number, length: number, room: number) => start + length / 2 - room / READABLE / 2;
-  return panned(
+  const middle = (start: number, length: number, room: number) => start + length / 2 - room / READABLE_SCALE / 2;
+  return panView(
     {
       ...view,
-      x: Math.max(-MARGIN / READABLE, middle(layout.x[at] ?? 0, BOX.width, window.width)),
+      x: Math.max(-MARGIN / READABLE_SCALE, middle(layout.x[at] ?? 0, BOX.width, window.width)),
       y:
-        layout.height * READABLE < window.height
-          ? (layout.height - window.height / READABLE) / 2
+        layout.height * READABLE_SCALE < window.height
+          ? (layout.height - window.height / READABLE_SCALE) / 2
           : middle(layout.y[at] ?? 0, BOX.height, window.height),
     },
     0,

@@ -14,7 +14,7 @@ export interface VisibleRows {
   top: number;
 }
 
-/** Return the visible rows of a list of `count` rows, scrolled to `scrolled` in a box `tall` pixels high. */
+/** Return the visible rows of a list of `count` rows, at a scroll position in a box. Heights are in pixels. */
 export function computeVisibleRows(
   count: number,
   rowHeight: number,

@@ -1,13 +1,13 @@
 /** Lines of a growing log, stored as bytes with line offsets. Only visible lines are decoded. */
 
 /** Maximum length of a displayed line in bytes; longer lines are split. */
-export const MOST_BYTES = 4096;
+export const MAX_LINE_BYTES = 4096;
 
 const NEWLINE = 10;
-const RETURN = 13;
-const FIRST_BYTES = 1 << 16;
+const CARRIAGE_RETURN = 13;
+const INITIAL_BYTES = 1 << 16;
 
-function grown<T extends Uint8Array | Uint32Array>(list: T, length: number): T {
+function growArray<T extends Uint8Array | Uint32Array>(list: T, length: number): T {
   if (length <= list.length) return list;
   const larger = new (list.constructor as new (size: number) => T)(Math.max(length, 2 * list.length));
   larger.set(list);
@@ -15,17 +15,17 @@ function grown<T extends Uint8Array | Uint32Array>(list: T, length: number): T {
 }
 
 /** Return True if a line can be split here: not inside a UTF-8 character, unless the bytes are not UTF-8. */
-function divides(bytes: Uint8Array, at: number, begun: number): boolean {
-  return ((bytes[at] as number) & 0xc0) !== 0x80 || at - begun > MOST_BYTES + 3;
+function canSplit(bytes: Uint8Array, at: number, lineStart: number): boolean {
+  return ((bytes[at] as number) & 0xc0) !== 0x80 || at - lineStart > MAX_LINE_BYTES + 3;
 }
 
-export class Lines {
-  private bytes = new Uint8Array(FIRST_BYTES);
+export class LogLines {
+  private bytes = new Uint8Array(INITIAL_BYTES);
   /** Offset of the line after each line. */
-  private nexts = new Uint32Array(1024);
+  private lineEnds = new Uint32Array(1024);
   /** Number of complete lines, not counting an unfinished last line. */
-  private closed = 0;
-  private begun = 0;
+  private completeCount = 0;
+  private lastLineStart = 0;
   /** Notes of the page between lines, keyed by line number. */
   private readonly notes = new Map<number, string>();
   private readonly decoder = new TextDecoder();
@@ -33,38 +33,38 @@ export class Lines {
   size = 0;
 
   get count(): number {
-    return this.closed + (this.begun < this.size ? 1 : 0);
+    return this.completeCount + (this.lastLineStart < this.size ? 1 : 0);
   }
 
   /** Number of lines that can no longer grow. */
   get complete(): number {
-    return this.closed;
+    return this.completeCount;
   }
 
   push(piece: Uint8Array): void {
-    this.bytes = grown(this.bytes, this.size + piece.length);
+    this.bytes = growArray(this.bytes, this.size + piece.length);
     this.bytes.set(piece, this.size);
     const { bytes } = this;
     const end = this.size + piece.length;
     for (let at = this.size; at < end; at += 1) {
-      if (bytes[at] === NEWLINE) this.close(at + 1);
-      else if (at - this.begun >= MOST_BYTES && divides(bytes, at, this.begun)) this.close(at);
+      if (bytes[at] === NEWLINE) this.endLine(at + 1);
+      else if (at - this.lastLineStart >= MAX_LINE_BYTES && canSplit(bytes, at, this.lastLineStart)) this.endLine(at);
     }
     this.size = end;
   }
 
   /** Insert a note of the page after the last line. */
-  note(text: string): void {
-    if (this.begun < this.size) this.close(this.size);
-    this.notes.set(this.closed, text);
-    this.close(this.size);
+  addNote(text: string): void {
+    if (this.lastLineStart < this.size) this.endLine(this.size);
+    this.notes.set(this.completeCount, text);
+    this.endLine(this.size);
   }
 
-  private close(next: number): void {
-    this.nexts = grown(this.nexts, this.closed + 1);
-    this.nexts[this.closed] = next;
-    this.closed += 1;
-    this.begun = next;
+  private endLine(next: number): void {
+    this.lineEnds = growArray(this.lineEnds, this.completeCount + 1);
+    this.lineEnds[this.completeCount] = next;
+    this.completeCount += 1;
+    this.lastLineStart = next;
   }
 
   /** Return the note at a line number, or undefined for a line of the log. */
@@ -74,18 +74,18 @@ export class Lines {
 
   /** Return the text of a line as a terminal shows it: text before a carriage return is overwritten. */
   text(line: number): string {
-    const begin = line ? (this.nexts[line - 1] as number) : 0;
-    let end = line < this.closed ? (this.nexts[line] as number) : this.size;
+    const begin = line ? (this.lineEnds[line - 1] as number) : 0;
+    let end = line < this.completeCount ? (this.lineEnds[line] as number) : this.size;
     if (end > begin && this.bytes[end - 1] === NEWLINE) end -= 1;
-    if (end > begin && this.bytes[end - 1] === RETURN) end -= 1;
+    if (end > begin && this.bytes[end - 1] === CARRIAGE_RETURN) end -= 1;
     if (end <= begin) return "";
     const whole = this.bytes.subarray(begin, end);
-    const returned = whole.lastIndexOf(RETURN);
+    const returned = whole.lastIndexOf(CARRIAGE_RETURN);
     return this.decoder.decode(returned < 0 ? whole : whole.subarray(returned + 1));
   }
 
   /** Return all bytes, for a download. */
-  all(): Uint8Array {
+  allBytes(): Uint8Array {
     return this.bytes.subarray(0, this.size);
   }
 }

@@ -2,16 +2,16 @@
  * Convert program output for display: named colors, no other escape sequences and no hidden characters. Pure functions.
  */
 
-export interface Piece {
+export interface StyledText {
   text: string;
   /** Names of styles, such as `red` or `bold`. */
   style: string;
 }
 
 const COLORS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
-const MARKS: Readonly<Record<number, string>> = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
+const STYLE_CODES: Readonly<Record<number, string>> = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
 /** Number of additional parameters of extended color sequences (palette or RGB). */
-const LONG: Readonly<Record<number, number>> = { 5: 1, 2: 3 };
+const EXTRA_PARAMETERS: Readonly<Record<number, number>> = { 5: 1, 2: 3 };
 
 /**
  * Escape sequences: operating system commands such as titles and links, control sequences, and others. After an
@@ -25,7 +25,7 @@ const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 /** Characters that change the text direction or are invisible, which could disguise a line. */
 const HIDDEN = /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
-function harmless(text: string): string {
+function replaceControls(text: string): string {
   return text
     .replace(CONTROLS, (each) => {
       const code = each.charCodeAt(0);
@@ -35,70 +35,70 @@ function harmless(text: string): string {
 }
 
 /** Return the text without escape sequences, for searching. */
-export function plain(text: string): string {
-  return harmless(text.replace(ESCAPES, ""));
+export function stripStyles(text: string): string {
+  return replaceControls(text.replace(ESCAPES, ""));
 }
 
-interface Look {
+interface TextStyle {
   color: string;
-  marks: ReadonlySet<string>;
+  styles: ReadonlySet<string>;
 }
 
-const PLAIN: Look = { color: "", marks: new Set() };
+const PLAIN_STYLE: TextStyle = { color: "", styles: new Set() };
 
 /** Split a line into pieces with one style each. Styles end at the end of the line. */
-export function pieces(line: string): Piece[] {
-  const list: Piece[] = [];
-  let look = PLAIN;
+export function splitStyles(line: string): StyledText[] {
+  const list: StyledText[] = [];
+  let look = PLAIN_STYLE;
   let at = 0;
   const add = (text: string) => {
-    const shown = harmless(text);
-    if (shown) list.push({ text: shown, style: [look.color, ...look.marks].filter(Boolean).join(" ") });
+    const shown = replaceControls(text);
+    if (shown) list.push({ text: shown, style: [look.color, ...look.styles].filter(Boolean).join(" ") });
   };
   for (const found of line.matchAll(ESCAPES)) {
     add(line.slice(at, found.index));
     at = found.index + found[0].length;
     const numbers = /\[([\d;]*)m$/.exec(found[0])?.[1];
-    if (numbers !== undefined) look = changed(look, numbers.split(";").map(Number));
+    if (numbers !== undefined) look = applyCodes(look, numbers.split(";").map(Number));
   }
   add(line.slice(at));
   return list;
 }
 
-function changed(look: Look, numbers: readonly number[]): Look {
+function applyCodes(look: TextStyle, numbers: readonly number[]): TextStyle {
   let next = look;
   for (let place = 0; place < numbers.length; place += 1) {
     const number = numbers[place] as number;
     // Ignore palette and RGB colors, because their contrast on this page is unknown.
-    if (number === 38 || number === 48) place += 1 + (LONG[numbers[place + 1] ?? 0] ?? 0);
-    else next = one(next, number);
+    if (number === 38 || number === 48) place += 1 + (EXTRA_PARAMETERS[numbers[place + 1] ?? 0] ?? 0);
+    else next = applyCode(next, number);
   }
   return next;
 }
 
-function one(look: Look, number: number): Look {
-  const mark = MARKS[number];
-  if (number === 0) return PLAIN;
-  if (mark) return { ...look, marks: new Set([...look.marks, mark]) };
-  if (number === 22) return without(look, ["bold", "dim"]);
-  if (number === 23 || number === 24) return without(look, [number === 23 ? "italic" : "underline"]);
+function applyCode(look: TextStyle, number: number): TextStyle {
+  const mark = STYLE_CODES[number];
+  if (number === 0) return PLAIN_STYLE;
+  if (mark) return { ...look, styles: new Set([...look.styles, mark]) };
+  if (number === 22) return removeStyles(look, ["bold", "dim"]);
+  if (number === 23 || number === 24) return removeStyles(look, [number === 23 ? "italic" : "underline"]);
   if (number === 39) return { ...look, color: "" };
   const color = number >= 90 ? COLORS[number - 90] : COLORS[number - 30];
   return color ? { ...look, color } : look;
 }
 
-function without(look: Look, marks: readonly string[]): Look {
-  return { ...look, marks: new Set([...look.marks].filter((each) => !marks.includes(each))) };
+function removeStyles(look: TextStyle, marks: readonly string[]): TextStyle {
+  return { ...look, styles: new Set([...look.styles].filter((each) => !marks.includes(each))) };
 }
 
-/** Split pieces so that every occurrence of `wanted` is a separate piece marked `hit`. */
-export function marked(list: readonly Piece[], wanted: string): Piece[] {
-  if (!wanted) return [...list];
+/** Split pieces so that every occurrence of `search` is a separate piece marked `hit`. */
+export function markHits(list: readonly StyledText[], search: string): StyledText[] {
+  if (!search) return [...list];
   const whole = list.map((piece) => piece.text).join("");
-  const places = hits(whole, wanted);
+  const places = findHits(whole, search);
   if (!places.length) return [...list];
-  const cuts = [...new Set(places.flatMap((place) => [place, place + wanted.length]))];
-  const inside = (at: number) => places.some((place) => at >= place && at < place + wanted.length);
+  const cuts = [...new Set(places.flatMap((place) => [place, place + search.length]))];
+  const inside = (at: number) => places.some((place) => at >= place && at < place + search.length);
   let offset = 0;
   return list.flatMap(({ text, style }) => {
     const begin = offset;
@@ -111,7 +111,7 @@ export function marked(list: readonly Piece[], wanted: string): Piece[] {
   });
 }
 
-function hits(text: string, wanted: string): number[] {
+function findHits(text: string, wanted: string): number[] {
   const [low, sought] = [text.toLowerCase(), wanted.toLowerCase()];
   const places: number[] = [];
   for (let at = low.indexOf(sought); at >= 0; at = low.indexOf(sought, at + sought.length)) places.push(at);

@@ -8,16 +8,16 @@ import { formatBytes, formatInteger } from "../lib/format";
 import { bindShortcuts } from "../lib/keys";
 import { scrollTopOf, computeVisibleRows } from "../lib/visible-rows";
 import { Button } from "../ui/button";
-import { Skeleton } from "../ui/table";
-import { Trouble } from "../ui/trouble";
-import type { Lines } from "./lines";
+import { LoadingRows } from "../ui/table";
+import { ErrorMessage } from "../ui/error-message";
+import type { LogLines } from "./lines";
 import { openLog, STREAMS, type Log, type StreamName } from "./log";
-import { MOST_HITS, Search } from "./search";
-import { marked, pieces } from "./terminal";
+import { MAX_HITS, LogSearch } from "./search";
+import { markHits, splitStyles } from "./terminal";
 
 /** Height of a line and of the box in pixels. */
-const ROW = 18;
-const TALL = 26 * ROW;
+const LINE_HEIGHT = 18;
+const BOX_HEIGHT = 26 * LINE_HEIGHT;
 
 interface Props {
   job: string;
@@ -29,7 +29,7 @@ export function LogView({ job, unit, running }: Props) {
   const stream = useSignal<StreamName>("all");
   return (
     <div class="log-view" role="group" aria-label={`Log of unit ${unit}`}>
-      <Opened job={job} unit={unit} running={running} stream={stream.value} key={stream.value}>
+      <OpenLog job={job} unit={unit} running={running} stream={stream.value} key={stream.value}>
         <div class="segments" role="group" aria-label="Stream">
           {STREAMS.map((name) => (
             <Button key={name} aria-pressed={stream.value === name} onClick={() => (stream.value = name)}>
@@ -37,12 +37,12 @@ export function LogView({ job, unit, running }: Props) {
             </Button>
           ))}
         </div>
-      </Opened>
+      </OpenLog>
     </div>
   );
 }
 
-function Opened({
+function OpenLog({
   job,
   unit,
   running,
@@ -59,14 +59,14 @@ function Opened({
     };
   }, []);
   const log = opened.value;
-  const save = () => log && download(`${job}-${unit}-${stream}.log`, new Blob([log.lines.all().slice()]));
+  const save = () => log && download(`${job}-${unit}-${stream}.log`, new Blob([log.lines.allBytes().slice()]));
   return (
     <>
       <div class="row">
         <h3>Log</h3>
         {children}
         <span class="grow small soft" role="status">
-          {log && said(log, running)}
+          {log && statusText(log, running)}
         </span>
         <Button disabled={!log?.lines.size} onClick={save}>
           Save
@@ -76,31 +76,31 @@ function Opened({
         log.problem.status === 404 ? (
           <p class="soft">{log.problem.detail}</p>
         ) : (
-          <Trouble what="Log" problem={log.problem} />
+          <ErrorMessage subject="Log" problem={log.problem} />
         )
       ) : log ? (
-        <Scrolled log={log} />
+        <LogBox log={log} />
       ) : (
-        <Skeleton rows={3} />
+        <LoadingRows rows={3} />
       )}
     </>
   );
 }
 
-function said({ lines, total, going, problem }: Log, running: boolean): string {
+function statusText({ lines, total, isGrowing: going, problem }: Log, running: boolean): string {
   if (problem) return "";
   const size = `${formatBytes(lines.size)}, ${formatInteger(lines.count)} line${lines.count === 1 ? "" : "s"}`;
   if (going && total === undefined && running) return `live, ${size} so far`;
   return going && total ? `${formatBytes(lines.size)} of ${formatBytes(total)}` : size;
 }
 
-function Scrolled({ log: { lines, going } }: { log: Log }) {
+function LogBox({ log: { lines, isGrowing: going } }: { log: Log }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const following = useSignal(going);
   const search = useSearch(lines, going, (line) => {
     following.value = false;
-    if (box.current) box.current.scrollTop = scrollTopOf(line, lines.count, ROW, TALL);
+    if (box.current) box.current.scrollTop = scrollTopOf(line, lines.count, LINE_HEIGHT, BOX_HEIGHT);
   });
   useLayoutEffect(() => {
     if (following.value && box.current) box.current.scrollTop = box.current.scrollHeight;
@@ -109,9 +109,9 @@ function Scrolled({ log: { lines, going } }: { log: Log }) {
     const at = event.currentTarget as HTMLDivElement;
     top.value = at.scrollTop;
     // Scrolling up stops following until the end is visible again.
-    if (going) following.value = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
+    if (going) following.value = at.scrollTop + at.clientHeight >= at.scrollHeight - LINE_HEIGHT;
   };
-  const seen = computeVisibleRows(lines.count, ROW, top.value, TALL);
+  const seen = computeVisibleRows(lines.count, LINE_HEIGHT, top.value, BOX_HEIGHT);
   const digits = String(lines.count).length;
   return (
     <>
@@ -136,7 +136,7 @@ function Scrolled({ log: { lines, going } }: { log: Log }) {
         role="log"
         aria-label="Lines of the log"
         aria-live="off"
-        style={{ maxHeight: `${TALL}px` }}
+        style={{ maxHeight: `${BOX_HEIGHT}px` }}
       >
         {lines.count === 0 && <p class="soft">{going ? "Nothing was written yet." : "Nothing was written."}</p>}
         <div style={{ height: `${seen.height}px` }}>
@@ -152,7 +152,7 @@ function Scrolled({ log: { lines, going } }: { log: Log }) {
 }
 
 interface LineProps {
-  lines: Lines;
+  lines: LogLines;
   line: number;
   digits: number;
   wanted: string;
@@ -168,7 +168,7 @@ function Line({ lines, line, digits, wanted, at }: LineProps) {
       <span class="line-number" aria-hidden="true">
         {String(line + 1).padStart(digits)}
       </span>
-      {marked(pieces(lines.text(line)), wanted).map(({ text, style }, place) =>
+      {markHits(splitStyles(lines.text(line)), wanted).map(({ text, style }, place) =>
         style ? (
           <span key={place} class={style}>
             {text}
@@ -184,20 +184,20 @@ function Line({ lines, line, digits, wanted, at }: LineProps) {
 // -- search ---------------------------------------------------------------------------------------------------------
 
 /** Delay in milliseconds between a key press and the search. */
-const TYPED_MS = 150;
+const SEARCH_DELAY_MS = 150;
 
 /** Search the lines while they grow. `show` scrolls to a line. */
-function useSearch(lines: Lines, going: boolean, show: (line: number) => void) {
+function useSearch(lines: LogLines, going: boolean, show: (line: number) => void) {
   const typed = useSignal("");
-  const search = useSignal<Search | undefined>(undefined);
+  const search = useSignal<LogSearch | undefined>(undefined);
   const place = useSignal(0);
   const hits = useSignal(0);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const timer = setTimeout(() => {
-      search.value = typed.value ? new Search(typed.value) : undefined;
+      search.value = typed.value ? new LogSearch(typed.value) : undefined;
       [place.value, hits.value] = [0, 0];
-    }, TYPED_MS);
+    }, SEARCH_DELAY_MS);
     return () => clearTimeout(timer);
   }, [typed.value, lines]);
   useEffect(() => {
@@ -226,15 +226,15 @@ function useSearch(lines: Lines, going: boolean, show: (line: number) => void) {
   };
   const field = (
     <SearchField typed={typed.value} input={input} onType={(text) => (typed.value = text)} onMove={move}>
-      {search.value && count(place.value, hits.value)}
+      {search.value && formatHitCount(place.value, hits.value)}
     </SearchField>
   );
   return { field, wanted: search.value?.wanted ?? "", line: search.value?.hits[place.value] };
 }
 
-function count(place: number, hits: number): string {
+function formatHitCount(index: number, hits: number): string {
   if (!hits) return "not there";
-  return `${formatInteger(place + 1)} of ${formatInteger(hits)} line${hits === 1 ? "" : "s"}${hits >= MOST_HITS ? " or more" : ""}`;
+  return `${formatInteger(index + 1)} of ${formatInteger(hits)} line${hits === 1 ? "" : "s"}${hits >= MAX_HITS ? " or more" : ""}`;
 }
 
 interface SearchProps {

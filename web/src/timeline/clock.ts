@@ -2,39 +2,39 @@
 
 export interface Clock {
   /** Simulated time in µs. */
-  at: number;
-  playing: boolean;
+  time: number;
+  isPlaying: boolean;
   /** Speed; at 1, the whole trace takes WHOLE_SECONDS. */
   speed: number;
 }
 
 /** Duration of a trace at speed 1 in seconds. */
-export const WHOLE_SECONDS = 100;
-export const SLOWEST = 1,
-  FASTEST = 100;
+export const FULL_PLAY_SECONDS = 100;
+export const MIN_SPEED = 1,
+  MAX_SPEED = 100;
 
 /** Return the simulated µs per second. */
-export function pace(speed: number, until: number): number {
-  return (speed * until) / WHOLE_SECONDS;
+export function playbackRate(speed: number, until: number): number {
+  return (speed * until) / FULL_PLAY_SECONDS;
 }
 
 /** Return the clock after `ms` milliseconds; it stops at the end. */
-export function advanced(clock: Clock, until: number, ms: number): Clock {
-  if (!clock.playing) return clock;
-  const at = Math.min(until, clock.at + (pace(clock.speed, until) * ms) / 1000);
-  return { ...clock, at, playing: at < until };
+export function advanceClock(clock: Clock, until: number, ms: number): Clock {
+  if (!clock.isPlaying) return clock;
+  const at = Math.min(until, clock.time + (playbackRate(clock.speed, until) * ms) / 1000);
+  return { ...clock, time: at, isPlaying: at < until };
 }
 
 /** Start or stop the clock; at the end, restart it. */
-export function toggled(clock: Clock, until: number): Clock {
-  return { ...clock, playing: !clock.playing, at: !clock.playing && clock.at >= until ? 0 : clock.at };
+export function toggleClock(clock: Clock, until: number): Clock {
+  return { ...clock, isPlaying: !clock.isPlaying, time: !clock.isPlaying && clock.time >= until ? 0 : clock.time };
 }
 
 /** Convert a speed to a slider position from 0 to 100 on a logarithmic scale. */
-export function slot(speed: number): number {
-  return Math.round((100 * Math.log(speed / SLOWEST)) / Math.log(FASTEST / SLOWEST));
+export function sliderPosition(speed: number): number {
+  return Math.round((100 * Math.log(speed / MIN_SPEED)) / Math.log(MAX_SPEED / MIN_SPEED));
 }
 
-export function speedAt(place: number): number {
-  return Number((SLOWEST * (FASTEST / SLOWEST) ** (place / 100)).toPrecision(2));
+export function speedAtPosition(position: number): number {
+  return Number((MIN_SPEED * (MAX_SPEED / MIN_SPEED) ** (position / 100)).toPrecision(2));
 }

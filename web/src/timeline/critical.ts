@@ -2,7 +2,7 @@
 
 import { NONE, type Trace } from "./model";
 
-export interface Critical {
+export interface CriticalPath {
   /** Work: time on one core including all costs, in µs. */
   work: number;
   /** Span: time with unlimited cores, the longest path along spawns and joins. */
@@ -11,19 +11,19 @@ export interface Critical {
   path: number[];
   joins: number;
   /** False if the trace was cut or deadlocked; the values then describe only the trace. */
-  whole: boolean;
+  isComplete: boolean;
 }
 
-function cost(trace: Trace, name: string): number {
+function spawnCost(trace: Trace, name: string): number {
   return Number(trace.parameters[name] ?? 0);
 }
 
-export function critical(trace: Trace): Critical {
-  const { parent, work, wanted, born } = trace.threads;
+export function computeCriticalPath(trace: Trace): CriticalPath {
+  const { parent, work, requestedChildren: wanted, readyAt: born } = trace.threads;
   const [dispatch, spawn, join] = [
-    cost(trace, "dispatch_cost_us"),
-    cost(trace, "spawn_cost_us"),
-    cost(trace, "join_cost_us"),
+    spawnCost(trace, "dispatch_cost_us"),
+    spawnCost(trace, "spawn_cost_us"),
+    spawnCost(trace, "join_cost_us"),
   ];
   const joined = trace.parameters.join !== "none";
   const count = parent.length;
@@ -60,28 +60,28 @@ export function critical(trace: Trace): Critical {
     span: last === NONE ? 0 : (whole[last] as number),
     path,
     joins,
-    whole: !trace.truncated && !trace.deadlocked,
+    isComplete: !trace.truncated && !trace.deadlocked,
   };
 }
 
 export interface Bounds {
   parallelism: number;
   /** Lower bound for every schedule on p cores. */
-  least: number;
+  minMakespan: number;
   /** Graham's and Brent's upper bound for greedy schedules. */
-  greedy: number;
+  greedyMakespan: number;
   /** Resulting bounds of the speedup: at least Brent's, at most p and the parallelism. */
   least_speedup: number;
   most_speedup: number;
 }
 
-export function bounds({ work, span }: Pick<Critical, "work" | "span">, cores: number): Bounds {
+export function computeBounds({ work, span }: Pick<CriticalPath, "work" | "span">, cores: number): Bounds {
   const greedy = (work + (cores - 1) * span) / cores;
   const least = Math.max(work / cores, span);
   return {
     parallelism: span ? work / span : 0,
-    least,
-    greedy,
+    minMakespan: least,
+    greedyMakespan: greedy,
     least_speedup: work / greedy,
     most_speedup: work / least,
   };

@@ -1,21 +1,21 @@
 /** A trace with its precomputed index. */
 
-import { critical, type Critical } from "./critical";
-import { indexed, type Index } from "./lod";
+import { computeCriticalPath, type CriticalPath } from "./critical";
+import { buildIndex, type TraceIndex } from "./sums";
 import type { Trace } from "./model";
-import { Builder } from "./parse";
-import { scanned } from "./scan";
-import { treeOf, type Tree } from "./tree";
+import { TraceBuilder } from "./parse";
+import { scanTrace } from "./scan";
+import { buildTree, type SpawnTree } from "./tree";
 
-export interface Loaded {
+export interface LoadedTrace {
   trace: Trace;
-  index: Index;
-  tree: Tree;
-  critical: Critical;
+  index: TraceIndex;
+  tree: SpawnTree;
+  critical: CriticalPath;
 }
 
-export async function loaded(stream: ReadableStream<Uint8Array>): Promise<Loaded> {
-  const builder = new Builder();
-  const trace = builder.finish(await scanned(stream, builder.add));
-  return { trace, index: indexed(trace), tree: treeOf(trace), critical: critical(trace) };
+export async function loadTrace(stream: ReadableStream<Uint8Array>): Promise<LoadedTrace> {
+  const builder = new TraceBuilder();
+  const trace = builder.build(await scanTrace(stream, builder.add));
+  return { trace, index: buildIndex(trace), tree: buildTree(trace), critical: computeCriticalPath(trace) };
 }

@@ -19,11 +19,11 @@ export interface Threads {
   depth: Uint8Array;
   work: Float64Array;
   /** Number of requested children; fewer exist if the trace was cut or spawns were rejected. */
-  wanted: Uint16Array;
+  requestedChildren: Uint16Array;
   /** Times of becoming ready, first running, and ending; Infinity if the trace does not contain the end. */
-  born: Float64Array;
-  begun: Float64Array;
-  ended: Float64Array;
+  readyAt: Float64Array;
+  startedAt: Float64Array;
+  endedAt: Float64Array;
   /** First slice of the thread. */
   slice: Uint32Array;
 }
@@ -61,27 +61,27 @@ export interface Trace {
 }
 
 /** Return a thread's path; T3.0.1 is child 1 of child 0 of root 3. */
-export function pathOf({ parent, number }: Threads, thread: number): string {
+export function threadPath({ parent, number }: Threads, thread: number): string {
   const parts: number[] = [];
   for (let at = thread; at !== NONE; at = parent[at] as number) parts.push(number[at] as number);
   return `T${parts.reverse().join(".")}`;
 }
 
 /** Return a thread's name; Thread-3** has two spawns below root 3. */
-export function nameOf({ parent, number, depth }: Threads, thread: number): string {
+export function threadName({ parent, number, depth }: Threads, thread: number): string {
   let root = thread;
   while (parent[root] !== NONE) root = parent[root] as number;
   return `Thread-${number[root]}${"*".repeat(depth[thread] as number)}`;
 }
 
 /** Return the ancestors of a thread from its root, including the thread. */
-export function lineage({ parent }: Threads, thread: number): number[] {
-  const way: number[] = [];
-  for (let at = thread; at !== NONE; at = parent[at] as number) way.push(at);
-  return way.reverse();
+export function ancestorsOf({ parent }: Threads, thread: number): number[] {
+  const ancestors: number[] = [];
+  for (let at = thread; at !== NONE; at = parent[at] as number) ancestors.push(at);
+  return ancestors.reverse();
 }
 
-export function within({ parent }: Threads, thread: number, ancestor: number): boolean {
+export function isDescendant({ parent }: Threads, thread: number, ancestor: number): boolean {
   // Parents come first, so a smaller number can be no descendant.
   let at = thread;
   while (at !== NONE && at > ancestor) at = parent[at] as number;
@@ -110,14 +110,14 @@ export function countUpTo(sorted: Float64Array, value: number, from = 0, to = so
   return low - from;
 }
 
-export function slicesOf({ next, threads }: Trace, thread: number): number[] {
+export function threadSlices({ next, threads }: Trace, thread: number): number[] {
   const slices: number[] = [];
   for (let at = threads.slice[thread] as number; at !== NONE; at = next[at] as number) slices.push(at);
   return slices;
 }
 
 /** The buffers of everything inside, so that a worker can hand them over without copying. */
-export function buffersOf(value: unknown): ArrayBuffer[] {
+export function collectBuffers(value: unknown): ArrayBuffer[] {
   if (ArrayBuffer.isView(value)) return [value.buffer as ArrayBuffer];
-  return value && typeof value === "object" ? Object.values(value).flatMap(buffersOf) : [];
+  return value && typeof value === "object" ? Object.values(value).flatMap(collectBuffers) : [];
 }

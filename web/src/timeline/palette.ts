@@ -1,6 +1,6 @@
 /** Colors of time on a core. Labels, hatching and the legend provide the same information without color. */
 
-import type { Mode } from "./lod";
+import type { Mode } from "./sums";
 
 export type Rgb = readonly [number, number, number];
 
@@ -9,7 +9,7 @@ export interface Palette {
   ramp: Uint8Array;
   steal: Rgb;
   blocked: Rgb;
-  ground: Rgb;
+  background: Rgb;
 }
 
 /** Color ramps with sufficient contrast on white and on black. */
@@ -58,45 +58,45 @@ export function cssColor([red, green, blue]: Rgb): string {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-function mixed(from: Rgb, to: Rgb, share: number): Rgb {
+function mixColors(from: Rgb, to: Rgb, share: number): Rgb {
   const part = (place: 0 | 1 | 2) => Math.round(from[place] + (to[place] - from[place]) * share);
   return [part(0), part(1), part(2)];
 }
 
 /** Return the color at 0..1 between the first and the last stop. */
-function between(stops: readonly Rgb[], at: number): Rgb {
+function interpolateStops(stops: readonly Rgb[], at: number): Rgb {
   const place = Math.max(0, Math.min(1, at)) * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(place));
-  return mixed(stops[low] as Rgb, stops[low + 1] as Rgb, place - low);
+  return mixColors(stops[low] as Rgb, stops[low + 1] as Rgb, place - low);
 }
 
 /** Return the color of a depth, which can be a mean. */
-function ofDepth(stops: readonly Rgb[], root: Rgb, depth: number, deepest: number): Rgb {
-  if (depth <= 1) return mixed(root, stops[0] as Rgb, depth);
-  return between(stops, (depth - 1) / Math.max(1, deepest - 1));
+function depthColor(stops: readonly Rgb[], root: Rgb, depth: number, deepest: number): Rgb {
+  if (depth <= 1) return mixColors(root, stops[0] as Rgb, depth);
+  return interpolateStops(stops, (depth - 1) / Math.max(1, deepest - 1));
 }
 
-function table(colorAt: (level: number) => Rgb): Uint8Array {
+function createRamp(colorAt: (level: number) => Rgb): Uint8Array {
   const ramp = new Uint8Array(256 * 3);
   for (let place = 0; place < 256; place += 1) ramp.set(colorAt(place / 255), 3 * place);
   return ramp;
 }
 
 /** Return the colors of a mode; `deepest` is the depth at level 1. */
-export function palette(mode: Mode, dark: boolean, deepest = 1): Palette {
+export function createPalette(mode: Mode, dark: boolean, deepest = 1): Palette {
   const theme = dark ? "dark" : "light";
   const stops = RAMPS[mode][theme];
   const most = Math.max(1, deepest);
-  const ramp = table((level) =>
-    mode === "depth" ? ofDepth(stops, ROOTS[theme], level * most, most) : between(stops, level),
+  const ramp = createRamp((level) =>
+    mode === "depth" ? depthColor(stops, ROOTS[theme], level * most, most) : interpolateStops(stops, level),
   );
   return dark
-    ? { ramp, steal: [224, 160, 196], blocked: [128, 140, 152], ground: [33, 37, 43] }
-    : { ramp, steal: [160, 74, 124], blocked: [112, 126, 140], ground: [255, 255, 255] };
+    ? { ramp, steal: [224, 160, 196], blocked: [128, 140, 152], background: [33, 37, 43] }
+    : { ramp, steal: [160, 74, 124], blocked: [112, 126, 140], background: [255, 255, 255] };
 }
 
 /** Return the color of a level 0..1. */
-export function shadeAt({ ramp: colors }: Palette, level: number): Rgb {
+export function rampColor({ ramp: colors }: Palette, level: number): Rgb {
   const place = 3 * Math.round(255 * Math.max(0, Math.min(1, level)));
   return [colors[place] as number, colors[place + 1] as number, colors[place + 2] as number];
 }

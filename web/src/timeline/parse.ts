@@ -6,7 +6,7 @@ import type { TraceEvent } from "./scan";
 type Numbers = Float64Array | Uint32Array | Uint16Array | Uint8Array;
 
 /** A growing typed array. */
-class Column<T extends Numbers> {
+class TypedColumn<T extends Numbers> {
   length = 0;
   private items: T;
 
@@ -23,46 +23,52 @@ class Column<T extends Numbers> {
     this.items[this.length++] = value;
   }
 
-  at(place: number): number {
-    return this.items[place] as number;
+  get(index: number): number {
+    return this.items[index] as number;
   }
 
-  put(place: number, value: number): void {
-    this.items[place] = value;
+  set(index: number, value: number): void {
+    this.items[index] = value;
   }
 
   /** Return the values, reordered if an order is given. */
-  taken(order?: Uint32Array): T {
+  toArray(order?: Uint32Array): T {
     const array = new this.make(this.length);
     if (!order) array.set(this.items.subarray(0, this.length));
     else
-      for (let place = 0; place < order.length; place += 1) array[place] = this.items[order[place] as number] as number;
+      for (let index = 0; index < order.length; index += 1) array[index] = this.items[order[index] as number] as number;
     return array;
   }
 }
 
 /** Maximum number of lanes. Traces of a real machine use process IDs, but this page shows simulated cores. */
-const MOST_LANES = 1024;
+const MAX_LANES = 1024;
 const KINDS: Record<string, number> = { blocked: BLOCKED, join: JOIN, steal: STEAL };
-const doubles = () => new Column(Float64Array);
-const words = () => new Column(Uint32Array);
-const shorts = () => new Column(Uint16Array);
-const octets = () => new Column(Uint8Array);
+const float64Column = () => new TypedColumn(Float64Array);
+const uint32Column = () => new TypedColumn(Uint32Array);
+const uint16Column = () => new TypedColumn(Uint16Array);
+const uint8Column = () => new TypedColumn(Uint8Array);
 
-export class Builder {
+export class TraceBuilder {
   private readonly slice = {
-    core: shorts(),
-    start: doubles(),
-    end: doubles(),
-    kind: octets(),
-    thread: words(),
-    wait: doubles(),
-    attempts: words(),
-    victim: shorts(),
-    good: octets(),
+    core: uint16Column(),
+    start: float64Column(),
+    end: float64Column(),
+    kind: uint8Column(),
+    thread: uint32Column(),
+    wait: float64Column(),
+    attempts: uint32Column(),
+    victim: uint16Column(),
+    isSuccess: uint8Column(),
   };
-  private readonly threads = { parent: words(), number: words(), depth: octets(), work: doubles(), wanted: shorts() };
-  private readonly ready = { time: doubles(), count: words() };
+  private readonly threads = {
+    parent: uint32Column(),
+    number: uint32Column(),
+    depth: uint8Column(),
+    work: float64Column(),
+    requestedChildren: uint16Column(),
+  };
+  private readonly ready = { time: float64Column(), count: uint32Column() };
   private readonly paths = new Map<string, number>();
 
   add = (events: readonly TraceEvent[]): void => {
@@ -83,44 +89,44 @@ export class Builder {
     slice.start.push(event.ts);
     slice.end.push(event.ts + (event.dur ?? 0));
     slice.kind.push(kind);
-    slice.thread.push(kind === STEAL ? NONE : this.threadOf(String(facts.path ?? event.name)));
+    slice.thread.push(kind === STEAL ? NONE : this.findThread(String(facts.path ?? event.name)));
     slice.wait.push(Number(facts.wait_us ?? 0));
     slice.attempts.push(Number(facts.attempts ?? 0));
     slice.victim.push(typeof facts.victim === "number" ? facts.victim : NO_CORE);
-    slice.good.push(facts.ok === true ? 1 : 0);
+    slice.isSuccess.push(facts.ok === true ? 1 : 0);
     if (kind !== RUN) return;
-    const thread = slice.thread.at(slice.thread.length - 1);
-    this.threads.work.put(thread, Number(facts.work_us ?? event.dur ?? 0));
-    this.threads.wanted.put(thread, Number(facts.children ?? 0));
+    const thread = slice.thread.get(slice.thread.length - 1);
+    this.threads.work.set(thread, Number(facts.work_us ?? event.dur ?? 0));
+    this.threads.requestedChildren.set(thread, Number(facts.children ?? 0));
   }
 
-  private threadOf(path: string): number {
-    const known = this.paths.get(path);
-    if (known !== undefined) return known;
+  private findThread(path: string): number {
+    const existing = this.paths.get(path);
+    if (existing !== undefined) return existing;
     const dot = path.lastIndexOf(".");
-    const parent = dot < 0 ? NONE : this.threadOf(path.slice(0, dot));
+    const parent = dot < 0 ? NONE : this.findThread(path.slice(0, dot));
     const { threads } = this;
     const thread = threads.parent.length;
     threads.parent.push(parent);
     threads.number.push(Number(path.slice(dot < 0 ? 1 : dot + 1)) || 0);
-    threads.depth.push(parent === NONE ? 0 : threads.depth.at(parent) + 1);
+    threads.depth.push(parent === NONE ? 0 : threads.depth.get(parent) + 1);
     threads.work.push(0);
-    threads.wanted.push(0);
+    threads.requestedChildren.push(0);
     this.paths.set(path, thread);
     return thread;
   }
 
-  /** Return the trace; `about` is the file without its events. */
-  finish(about: Record<string, unknown>): Trace {
-    const other = (about.otherData ?? {}) as Record<string, unknown>;
+  /** Return the trace; `file` contains the fields outside the events. */
+  build(file: Record<string, unknown>): Trace {
+    const other = (file.otherData ?? {}) as Record<string, unknown>;
     const { slice } = this;
     if (!slice.start.length) throw new Error("the trace has no slices: no event has ph X");
     this.paths.clear();
-    const core = slice.core.taken();
+    const core = slice.core.toArray();
     const cores = Math.max(Number(other.cores ?? 1), core.reduce((most, each) => Math.max(most, each), 0) + 1);
-    if (cores > MOST_LANES) throw new Error(`the trace has ${cores} lanes; at most ${MOST_LANES} can be drawn`);
-    const order = ordered(core, slice.start.taken(), cores);
-    const [start, end] = [slice.start.taken(order), slice.end.taken(order)];
+    if (cores > MAX_LANES) throw new Error(`the trace has ${cores} lanes; at most ${MAX_LANES} can be drawn`);
+    const order = orderSlices(core, slice.start.toArray(), cores);
+    const [start, end] = [slice.start.toArray(order), slice.end.toArray(order)];
     const trace: Trace = {
       cores,
       scheduler: String(other.scheduler ?? "unknown"),
@@ -134,45 +140,45 @@ export class Builder {
       deadlocked: other.deadlocked === true,
       digest: String(other.digest ?? ""),
       parameters: (other.parameters ?? {}) as Record<string, unknown>,
-      lanes: lanesOf(core, cores),
+      lanes: laneOffsets(core, cores),
       start,
       end,
-      kind: slice.kind.taken(order),
-      flags: slice.good.taken(order),
-      thread: slice.thread.taken(order),
+      kind: slice.kind.toArray(order),
+      flags: slice.isSuccess.toArray(order),
+      thread: slice.thread.toArray(order),
       next: new Uint32Array(start.length).fill(NONE),
-      wait: slice.wait.taken(order),
-      attempts: slice.attempts.taken(order),
-      victim: slice.victim.taken(order),
-      threads: this.threadsTaken(),
+      wait: slice.wait.toArray(order),
+      attempts: slice.attempts.toArray(order),
+      victim: slice.victim.toArray(order),
+      threads: this.createThreads(),
       steals: { time: new Float64Array(), from: new Uint16Array(), to: new Uint16Array(), thread: new Uint32Array() },
-      ready: { time: this.ready.time.taken(), count: this.ready.count.taken() },
+      ready: { time: this.ready.time.toArray(), count: this.ready.count.toArray() },
     };
-    chain(trace);
-    flag(trace);
-    lives(trace);
+    linkSlices(trace);
+    flagSlices(trace);
+    computeLifetimes(trace);
     return trace;
   }
 
-  private threadsTaken(): Threads {
-    const { parent, number, depth, work, wanted } = this.threads;
+  private createThreads(): Threads {
+    const { parent, number, depth, work, requestedChildren: wanted } = this.threads;
     const count = parent.length;
     const times = () => new Float64Array(count).fill(Infinity);
     return {
-      parent: parent.taken(),
-      number: number.taken(),
-      depth: depth.taken(),
-      work: work.taken(),
-      wanted: wanted.taken(),
-      born: times(),
-      begun: times(),
-      ended: times(),
+      parent: parent.toArray(),
+      number: number.toArray(),
+      depth: depth.toArray(),
+      work: work.toArray(),
+      requestedChildren: wanted.toArray(),
+      readyAt: times(),
+      startedAt: times(),
+      endedAt: times(),
       slice: new Uint32Array(count).fill(NONE),
     };
   }
 }
 
-function lanesOf(core: Uint16Array, cores: number): Uint32Array {
+function laneOffsets(core: Uint16Array, cores: number): Uint32Array {
   const lanes = new Uint32Array(cores + 1);
   for (const each of core) lanes[each + 1] = (lanes[each + 1] as number) + 1;
   for (let place = 0; place < cores; place += 1)
@@ -181,8 +187,8 @@ function lanesOf(core: Uint16Array, cores: number): Uint32Array {
 }
 
 /** Return the order of the slices by core and time. */
-function ordered(core: Uint16Array, start: Float64Array, cores: number): Uint32Array {
-  const lanes = lanesOf(core, cores);
+function orderSlices(core: Uint16Array, start: Float64Array, cores: number): Uint32Array {
+  const lanes = laneOffsets(core, cores);
   const order = new Uint32Array(core.length);
   const free = lanes.slice();
   for (const [place, each] of core.entries()) {
@@ -200,7 +206,7 @@ function ordered(core: Uint16Array, start: Float64Array, cores: number): Uint32A
 }
 
 /** Link the slices of each thread in the order of time. */
-function chain({ cores, lanes, start, thread, next, threads }: Trace): void {
+function linkSlices({ cores, lanes, start, thread, next, threads }: Trace): void {
   const last = new Uint32Array(threads.parent.length).fill(NONE);
   const link = (slice: number) => {
     const mine = thread[slice] as number;
@@ -212,10 +218,10 @@ function chain({ cores, lanes, start, thread, next, threads }: Trace): void {
   for (let core = 0; core < cores; core += 1)
     for (let slice = lanes[core] as number; slice < (lanes[core + 1] as number); slice += 1) link(slice);
   // Slices of a thread on several cores arrived core by core.
-  for (let each = 0; each < last.length; each += 1) untangle(threads.slice, next, start, each);
+  for (let each = 0; each < last.length; each += 1) sortThreadSlices(threads.slice, next, start, each);
 }
 
-function untangle(heads: Uint32Array, next: Uint32Array, start: Float64Array, thread: number): void {
+function sortThreadSlices(heads: Uint32Array, next: Uint32Array, start: Float64Array, thread: number): void {
   const mine: number[] = [];
   for (let at = heads[thread] as number; at !== NONE; at = next[at] as number) mine.push(at);
   if (
@@ -230,7 +236,7 @@ function untangle(heads: Uint32Array, next: Uint32Array, start: Float64Array, th
 }
 
 /** Flag first slices and stolen slices, which follow successful steals. */
-function flag(trace: Trace): void {
+function flagSlices(trace: Trace): void {
   const { cores, lanes, kind, flags, victim, end, thread, threads } = trace;
   const rows: [number, number, number, number][] = [];
   for (let core = 0; core < cores; core += 1) {
@@ -261,7 +267,7 @@ function flag(trace: Trace): void {
 }
 
 /** Compute when threads became ready, started and ended. With joins, a thread lives as long as its children. */
-function lives(trace: Trace): void {
+function computeLifetimes(trace: Trace): void {
   const { threads, start, end, wait, next, until } = trace;
   const joins = trace.parameters.join !== "none";
   const count = threads.parent.length;
@@ -271,9 +277,12 @@ function lives(trace: Trace): void {
     const parent = threads.parent[thread] as number;
     if (parent !== NONE) known[parent] = (known[parent] as number) + 1;
     if (first === NONE) continue;
-    threads.begun[thread] = start[first] as number;
+    threads.startedAt[thread] = start[first] as number;
     // Times are integers of ns.
-    threads.born[thread] = Math.max(0, Math.round(((start[first] as number) - (wait[first] as number)) * 1000) / 1000);
+    threads.readyAt[thread] = Math.max(
+      0,
+      Math.round(((start[first] as number) - (wait[first] as number)) * 1000) / 1000,
+    );
     let last = first;
     while (next[last] !== NONE) last = next[last] as number;
     const own = end[last] as number;
@@ -281,15 +290,15 @@ function lives(trace: Trace): void {
       (trace.truncated && own >= until) ||
       (joins &&
         (trace.truncated || trace.deadlocked) &&
-        (known[thread] as number) < (threads.wanted[thread] as number));
+        (known[thread] as number) < (threads.requestedChildren[thread] as number));
     const mine = open ? Infinity : own;
-    const before = threads.ended[thread] as number;
-    // Before this line, `ended` contains the latest end of a child.
-    threads.ended[thread] = joins && known[thread] ? Math.max(mine, before) : mine;
+    const before = threads.endedAt[thread] as number;
+    // Before this line, `endedAt` contains the latest end of a child.
+    threads.endedAt[thread] = joins && known[thread] ? Math.max(mine, before) : mine;
     if (joins && parent !== NONE) {
-      const latest = threads.ended[parent] as number;
+      const latest = threads.endedAt[parent] as number;
       const seen = (known[parent] as number) > 1 ? latest : -Infinity;
-      threads.ended[parent] = Math.max(seen, threads.ended[thread] as number);
+      threads.endedAt[parent] = Math.max(seen, threads.endedAt[thread] as number);
     }
   }
 }

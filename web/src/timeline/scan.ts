@@ -13,18 +13,18 @@ export interface TraceEvent {
 const QUOTE = 34,
   BACKSLASH = 92,
   COMMA = 44,
-  OPEN = 91,
-  CLOSE = 93,
-  BRACE = 123,
-  UNBRACE = 125;
+  OPEN_BRACKET = 91,
+  CLOSE_BRACKET = 93,
+  OPEN_BRACE = 123,
+  CLOSE_BRACE = 125;
 
 /** Incremental scanner that cuts a text after every event. Call `push` for each piece, then `finish`. */
-export class Scanner {
+export class TraceScanner {
   private head = "";
   private rest = "";
-  private place = 0;
+  private position = 0;
   private depth = 0;
-  private quoted = false;
+  private isInString = false;
   private state: "head" | "events" | "tail" = "head";
 
   constructor(private readonly onEvents: (events: TraceEvent[]) => void) {}
@@ -32,7 +32,7 @@ export class Scanner {
   push(text: string): void {
     if (this.state === "tail") this.rest += text;
     else if (this.state === "events") this.scan(this.rest + text);
-    else this.seek(text);
+    else this.findEvents(text);
   }
 
   /** Return the fields outside the events. Throws if the text is not a trace. */
@@ -41,7 +41,7 @@ export class Scanner {
     return JSON.parse(this.head + this.rest) as Record<string, unknown>;
   }
 
-  private seek(text: string): void {
+  private findEvents(text: string): void {
     this.head += text;
     const start = /^\s*\[|"traceEvents"\s*:\s*\[/.exec(this.head);
     if (!start) return;
@@ -49,44 +49,44 @@ export class Scanner {
     const bare = start[0].trim() === "[";
     const body = this.head.slice(begin);
     this.head = bare ? '{"traceEvents":[' : this.head.slice(0, begin);
-    this.bare = bare;
+    this.isBareList = bare;
     this.state = "events";
     this.scan(body);
   }
 
   /** True if the file is only the list of events, which the format allows. */
-  private bare = false;
+  private isBareList = false;
 
   private scan(text: string): void {
     let cut = 0;
-    for (let at = this.place; at < text.length; at += 1) {
+    for (let at = this.position; at < text.length; at += 1) {
       const code = text.charCodeAt(at);
-      if (this.quoted) {
+      if (this.isInString) {
         if (code === BACKSLASH) at += 1;
-        else if (code === QUOTE) this.quoted = false;
-      } else if (code === QUOTE) this.quoted = true;
-      else if (code === BRACE || code === OPEN) this.depth += 1;
-      else if (code === UNBRACE || (code === CLOSE && this.depth > 0)) {
+        else if (code === QUOTE) this.isInString = false;
+      } else if (code === QUOTE) this.isInString = true;
+      else if (code === OPEN_BRACE || code === OPEN_BRACKET) this.depth += 1;
+      else if (code === CLOSE_BRACE || (code === CLOSE_BRACKET && this.depth > 0)) {
         this.depth -= 1;
         if (this.depth === 0) cut = at + 1;
-      } else if (code === CLOSE) {
-        this.close(text, at);
+      } else if (code === CLOSE_BRACKET) {
+        this.endEvents(text, at);
         return;
       }
     }
-    this.give(text.slice(0, cut));
+    this.parseEvents(text.slice(0, cut));
     this.rest = text.slice(cut);
     // A backslash at the end escapes the first character of the next piece.
-    this.place = this.quoted && trailing(text) ? this.rest.length - 1 : this.rest.length;
+    this.position = this.isInString && endsInEscape(text) ? this.rest.length - 1 : this.rest.length;
   }
 
-  private close(text: string, at: number): void {
-    this.give(text.slice(0, at));
+  private endEvents(text: string, at: number): void {
+    this.parseEvents(text.slice(0, at));
     this.state = "tail";
-    this.rest = `]${this.bare ? "}" : text.slice(at + 1)}`;
+    this.rest = `]${this.isBareList ? "}" : text.slice(at + 1)}`;
   }
 
-  private give(text: string): void {
+  private parseEvents(text: string): void {
     let begin = 0;
     while (begin < text.length && (text.charCodeAt(begin) === COMMA || text.charCodeAt(begin) <= 32)) begin += 1;
     if (begin < text.length) this.onEvents(JSON.parse(`[${text.slice(begin)}]`) as TraceEvent[]);
@@ -94,18 +94,18 @@ export class Scanner {
 }
 
 /** Return True if a text ends inside an escape sequence. */
-function trailing(text: string): boolean {
+function endsInEscape(text: string): boolean {
   let count = 0;
   while (text.charCodeAt(text.length - 1 - count) === BACKSLASH) count += 1;
   return count % 2 === 1;
 }
 
 /** Return all events of a byte stream and the other fields. */
-export async function scanned(
+export async function scanTrace(
   stream: ReadableStream<Uint8Array>,
   onEvents: (events: TraceEvent[]) => void,
 ): Promise<Record<string, unknown>> {
-  const scanner = new Scanner(onEvents);
+  const scanner = new TraceScanner(onEvents);
   const reader = stream.getReader();
   const decoder = new TextDecoder();
   for (;;) {

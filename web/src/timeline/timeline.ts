@@ -1,10 +1,18 @@
 /** Lanes of cores on a 2D canvas: shares of time per pixel, slices if they are wide enough, and arrows for steals. */
 
-import { before, busyCores, shade, shadesOf, waitLevel, type Mode, type Shades } from "./lod";
-import type { Loaded } from "./load";
-import { BLOCKED, NONE, RUN, STEAL, STOLEN, countUpTo, pathOf, slicesOf, type Trace } from "./model";
-import { cssColor, shadeAt, type Palette } from "./palette";
-import { ticksOf, tickText, type View } from "./view";
+import {
+  lastStartedSlice,
+  countBusyCores,
+  computePixelShares,
+  createPixelShares,
+  waitLevel,
+  type Mode,
+  type PixelShares,
+} from "./sums";
+import type { LoadedTrace } from "./load";
+import { BLOCKED, NONE, RUN, STEAL, STOLEN, countUpTo, threadPath, threadSlices, type Trace } from "./model";
+import { cssColor, rampColor, type Palette } from "./palette";
+import { viewTicks, formatTick, type View } from "./view";
 
 export interface Frame {
   left: number;
@@ -13,32 +21,32 @@ export interface Frame {
   cores: number;
 }
 
-export interface Inks {
+export interface LineColors {
   ink: string;
-  soft: string;
+  secondary: string;
   line: string;
   accent: string;
-  ground: string;
+  background: string;
   /** Color around the selected slices. */
   halo: string;
 }
 
 export interface Scene {
-  loaded: Loaded;
+  loaded: LoadedTrace;
   view: View;
   mode: Mode;
   palette: Palette;
-  inks: Inks;
+  colors: LineColors;
   /** The marked range. */
   range: View | undefined;
   /** The playhead; later parts are dimmed. */
-  at: number | undefined;
+  playhead: number | undefined;
   /** The cursor, shared with the compared picture. */
   cursor: number | undefined;
-  steals: boolean;
+  hasArrows: boolean;
   /** Outlined threads: those of the critical path, and the selected one. */
-  critical: readonly number[];
-  picked: number;
+  criticalPath: readonly number[];
+  selectedThread: number;
   family: readonly number[];
   /** Maximum height of the lanes in pixels. */
   room: number;
@@ -47,27 +55,27 @@ export interface Scene {
 }
 
 /** Height of the lanes of a single picture, and of each of two pictures on one screen. */
-export const ROOM = 340,
-  HALF_ROOM = 150;
-const AXIS = 20;
+export const FULL_HEIGHT = 340,
+  HALF_HEIGHT = 150;
+const AXIS_HEIGHT = 20;
 /** Minimum width in pixels of slices with an edge. */
-const EDGED = 5;
-const LABELLED = 44;
+const MIN_EDGE_WIDTH = 5;
+const MIN_LABEL_WIDTH = 44;
 /** Maximum number of visible steals drawn as arrows; more are drawn as ticks. */
-export const MOST_ARROWS = 300;
+export const MAX_ARROWS = 300;
 
-export function frameOf(width: number, cores: number, room = ROOM): Frame {
+export function createFrame(width: number, cores: number, room = FULL_HEIGHT): Frame {
   const left = width < 480 ? 32 : 60;
   return {
     left,
     width: Math.max(1, width - left - 4),
-    lane: Math.max(room < ROOM ? 5 : 7, Math.min(30, Math.floor(room / cores))),
+    lane: Math.max(room < FULL_HEIGHT ? 5 : 7, Math.min(30, Math.floor(room / cores))),
     cores,
   };
 }
 
-export function heightOf(frame: Frame): number {
-  return frame.lane * frame.cores + AXIS;
+export function frameHeight(frame: Frame): number {
+  return frame.lane * frame.cores + AXIS_HEIGHT;
 }
 
 export function xOf(frame: Frame, { t0, t1 }: View, time: number): number {
@@ -84,42 +92,42 @@ export function coreAt(frame: Frame, y: number): number | undefined {
 }
 
 /** Return the slice at a point, or within two pixels of it. */
-export function hit({ trace, index }: Loaded, frame: Frame, view: View, x: number, y: number): number {
+export function sliceAt({ trace, index }: LoadedTrace, frame: Frame, view: View, x: number, y: number): number {
   const core = coreAt(frame, y);
   if (core === undefined || x < frame.left) return NONE;
   const time = timeAt(frame, view, x);
   const near = (2 / frame.width) * (view.t1 - view.t0);
-  const slice = before(trace, index, core, time + near);
+  const slice = lastStartedSlice(trace, index, core, time + near);
   return slice >= (trace.lanes[core] as number) && time - near <= (trace.end[slice] as number) ? slice : NONE;
 }
 
 // -- pixels ---------------------------------------------------------------------------------------------------------
 
-let shades: Shades = shadesOf(1);
+let pixelShares: PixelShares = createPixelShares(1);
 let pixels: ImageData | undefined;
-let sheet: HTMLCanvasElement | undefined;
+let pixelCanvas: HTMLCanvasElement | undefined;
 
 /** Draw one row of pixels per core, mixing the states in each pixel. */
-function paint(scene: Scene, width: number): HTMLCanvasElement {
+function paintPixels(scene: Scene, width: number): HTMLCanvasElement {
   const { trace, index } = scene.loaded;
-  sheet ??= document.createElement("canvas");
-  const context = sheet.getContext("2d") as CanvasRenderingContext2D;
-  if (sheet.width !== width || sheet.height !== trace.cores)
-    [sheet.width, sheet.height, pixels] = [width, trace.cores, undefined];
+  pixelCanvas ??= document.createElement("canvas");
+  const context = pixelCanvas.getContext("2d") as CanvasRenderingContext2D;
+  if (pixelCanvas.width !== width || pixelCanvas.height !== trace.cores)
+    [pixelCanvas.width, pixelCanvas.height, pixels] = [width, trace.cores, undefined];
   pixels ??= context.createImageData(width, trace.cores);
-  if (shades.busy.length !== width) shades = shadesOf(width);
+  if (pixelShares.busy.length !== width) pixelShares = createPixelShares(width);
   const words = new Uint32Array(pixels.data.buffer);
-  const scale = scene.mode === "depth" ? 255 / Math.max(1, index.deepest) : 255;
+  const scale = scene.mode === "depth" ? 255 / Math.max(1, index.maxDepth) : 255;
   for (let core = 0; core < trace.cores; core += 1) {
-    shade(trace, index, core, scene.view.t0, scene.view.t1, scene.mode, shades);
-    mix(shades, scene.palette, scale, words.subarray(core * width, (core + 1) * width));
+    computePixelShares(trace, index, core, scene.view.t0, scene.view.t1, scene.mode, pixelShares);
+    mixPixels(pixelShares, scene.palette, scale, words.subarray(core * width, (core + 1) * width));
   }
   context.putImageData(pixels, 0, 0);
-  return sheet;
+  return pixelCanvas;
 }
 
-function mix(
-  { busy, steal, blocked, level }: Shades,
+function mixPixels(
+  { busy, steal, blocked, level }: PixelShares,
   { ramp, steal: stealing, blocked: held }: Palette,
   scale: number,
   words: Uint32Array,
@@ -145,38 +153,38 @@ type Context = CanvasRenderingContext2D;
 
 export function drawLanes(context: Context, width: number, scene: Scene): void {
   const { trace } = scene.loaded;
-  const frame = frameOf(width, trace.cores, scene.room);
+  const frame = createFrame(width, trace.cores, scene.room);
   const bottom = frame.lane * frame.cores;
-  ground(context, frame, scene);
-  const image = paint(scene, Math.max(1, Math.round(frame.width * scene.scale)));
+  drawBackground(context, frame, scene);
+  const image = paintPixels(scene, Math.max(1, Math.round(frame.width * scene.scale)));
   context.imageSmoothingEnabled = false;
   const gap = frame.lane >= 12 ? 2 : 1;
   context.drawImage(image, frame.left, 0, frame.width, bottom);
-  gaps(context, frame, scene, gap);
+  drawGaps(context, frame, scene, gap);
   context.save();
   context.beginPath();
   context.rect(frame.left, 0, frame.width, bottom);
   context.clip();
-  edges(context, frame, scene, gap);
-  later(context, frame, scene, bottom);
-  if (scene.picked !== NONE) single(context, frame, scene, gap, bottom);
-  if (scene.critical.length) outline(context, frame, scene, scene.critical, scene.inks.ink, 2);
-  if (scene.picked !== NONE) halo(context, frame, scene, gap);
-  if (scene.steals) arrows(context, frame, scene);
-  marks(context, frame, scene, bottom);
+  drawSlices(context, frame, scene, gap);
+  dimFuture(context, frame, scene, bottom);
+  if (scene.selectedThread !== NONE) dimOthers(context, frame, scene, gap, bottom);
+  if (scene.criticalPath.length) drawOutline(context, frame, scene, scene.criticalPath, scene.colors.ink, 2);
+  if (scene.selectedThread !== NONE) drawHalo(context, frame, scene, gap);
+  if (scene.hasArrows) drawArrows(context, frame, scene);
+  drawMarks(context, frame, scene, bottom);
   context.restore();
-  axis(context, frame, scene, bottom);
+  drawAxis(context, frame, scene, bottom);
 }
 
-function ground(context: Context, frame: Frame, scene: Scene): void {
-  const { inks } = scene;
-  context.fillStyle = cssColor(scene.palette.ground);
-  const [from, to] = covered(frame, scene);
+function drawBackground(context: Context, frame: Frame, scene: Scene): void {
+  const { colors: inks } = scene;
+  context.fillStyle = cssColor(scene.palette.background);
+  const [from, to] = tracePixels(frame, scene);
   context.fillRect(from, 0, to - from, frame.lane * frame.cores);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  context.fillStyle = inks.soft;
+  context.fillStyle = inks.secondary;
   const every = frame.lane >= 12 ? 1 : frame.lane >= 9 ? 2 : 4;
   const word = frame.left > 40 ? "core " : "";
   for (let core = 0; core < frame.cores; core += every)
@@ -187,51 +195,55 @@ function ground(context: Context, frame: Frame, scene: Scene): void {
 }
 
 /** Return the pixel range of the trace. */
-function covered(frame: Frame, { view, loaded: { trace } }: Scene): [number, number] {
+function tracePixels(frame: Frame, { view, loaded: { trace } }: Scene): [number, number] {
   const from = Math.max(frame.left, xOf(frame, view, 0));
   return [from, Math.max(from, Math.min(frame.left + frame.width, xOf(frame, view, trace.until)))];
 }
 
 /** Draw the background lines between lanes. */
-function gaps(context: Context, frame: Frame, scene: Scene, gap: number): void {
-  const [from, to] = covered(frame, scene);
-  context.fillStyle = cssColor(scene.palette.ground);
+function drawGaps(context: Context, frame: Frame, scene: Scene, gap: number): void {
+  const [from, to] = tracePixels(frame, scene);
+  context.fillStyle = cssColor(scene.palette.background);
   for (let core = 0; core <= frame.cores; core += 1)
     context.fillRect(from, core * frame.lane - gap / 2, to - from, gap);
 }
 
 /** Draw edges, hatching and names of slices that are wide enough. */
-function edges(context: Context, frame: Frame, scene: Scene, gap: number): void {
+function drawSlices(context: Context, frame: Frame, scene: Scene, gap: number): void {
   const { trace, index } = scene.loaded;
   const { t0, t1 } = scene.view;
-  const least = (EDGED / frame.width) * (t1 - t0);
+  const least = (MIN_EDGE_WIDTH / frame.width) * (t1 - t0);
   const mean = trace.until / Math.max(1, trace.start.length / trace.cores);
   if (mean * 40 < least) return; // only a few slices could be wide enough, and their pixels show the same
   const tall = frame.lane - gap;
   context.textAlign = "left";
   for (let core = 0; core < frame.cores; core += 1) {
-    const last = before(trace, index, core, t1);
+    const last = lastStartedSlice(trace, index, core, t1);
     const y = core * frame.lane + gap / 2;
-    for (let slice = Math.max(trace.lanes[core] as number, before(trace, index, core, t0)); slice <= last; slice += 1) {
+    for (
+      let slice = Math.max(trace.lanes[core] as number, lastStartedSlice(trace, index, core, t0));
+      slice <= last;
+      slice += 1
+    ) {
       if ((trace.end[slice] as number) - (trace.start[slice] as number) < least) continue;
       const x = xOf(frame, scene.view, trace.start[slice] as number);
       const wide = xOf(frame, scene.view, trace.end[slice] as number) - x;
-      context.fillStyle = cssColor(scene.palette.ground);
+      context.fillStyle = cssColor(scene.palette.background);
       context.fillRect(x + wide - 0.5, y, 1, tall);
       if (trace.kind[slice] === STEAL || trace.kind[slice] === BLOCKED)
-        hatch(context, x, y, wide, tall, scene, trace.kind[slice] === BLOCKED);
-      else if (wide >= LABELLED && tall >= 12) label(context, scene, slice, x, y, wide, tall);
+        drawHatching(context, x, y, wide, tall, scene, trace.kind[slice] === BLOCKED);
+      else if (wide >= MIN_LABEL_WIDTH && tall >= 12) drawLabel(context, scene, slice, x, y, wide, tall);
     }
   }
 }
 
-function hatch(
+function drawHatching(
   context: Context,
   x: number,
   y: number,
   wide: number,
   tall: number,
-  { palette: { ground: paper } }: Scene,
+  { palette: { background: paper } }: Scene,
   down: boolean,
 ): void {
   context.save();
@@ -256,42 +268,50 @@ function luminance(rgb: readonly number[]): number {
 }
 
 /** Return the value 0..1 behind a slice's color. */
-function levelOf({ loaded: { trace, index }, mode }: Scene, slice: number): number {
+function sliceLevel({ loaded: { trace, index }, mode }: Scene, slice: number): number {
   if (mode === "stolen") return (trace.flags[slice] as number) & STOLEN ? 1 : 0;
   if (mode === "wait") return waitLevel(trace.wait[slice] as number);
-  return (trace.threads.depth[trace.thread[slice] as number] as number) / Math.max(1, index.deepest);
+  return (trace.threads.depth[trace.thread[slice] as number] as number) / Math.max(1, index.maxDepth);
 }
 
-function label(context: Context, scene: Scene, slice: number, x: number, y: number, wide: number, tall: number): void {
+function drawLabel(
+  context: Context,
+  scene: Scene,
+  slice: number,
+  x: number,
+  y: number,
+  wide: number,
+  tall: number,
+): void {
   const { trace } = scene.loaded;
-  const name = pathOf(trace.threads, trace.thread[slice] as number) + (trace.kind[slice] === RUN ? "" : " joins");
+  const name = threadPath(trace.threads, trace.thread[slice] as number) + (trace.kind[slice] === RUN ? "" : " joins");
   const text = (trace.flags[slice] as number) & STOLEN ? `${name} stolen` : name;
   const from = Math.max(x, 0);
   const room = x + wide - from - 8;
   const shown = context.measureText(text).width <= room ? text : name;
   if (context.measureText(shown).width > room) return;
-  context.fillStyle = luminance(shadeAt(scene.palette, levelOf(scene, slice))) > 0.22 ? "#101418" : "#ffffff";
+  context.fillStyle = luminance(rampColor(scene.palette, sliceLevel(scene, slice))) > 0.22 ? "#101418" : "#ffffff";
   context.fillText(shown, from + 4, y + tall / 2 + 0.5);
 }
 
 /** Dim the part after the playhead. */
-function later(context: Context, frame: Frame, scene: Scene, bottom: number): void {
-  if (scene.at === undefined) return;
-  const x = Math.max(frame.left, xOf(frame, scene.view, scene.at));
+function dimFuture(context: Context, frame: Frame, scene: Scene, bottom: number): void {
+  if (scene.playhead === undefined) return;
+  const x = Math.max(frame.left, xOf(frame, scene.view, scene.playhead));
   context.globalAlpha = 0.8;
-  context.fillStyle = scene.inks.ground;
+  context.fillStyle = scene.colors.background;
   context.fillRect(x, 0, frame.left + frame.width - x, bottom);
   context.globalAlpha = 1;
 }
 
 /** Generate the positions of visible slices of some threads. */
-function* boxes(
+function* sliceBoxes(
   frame: Frame,
   { loaded: { trace }, view }: Scene,
   threads: readonly number[],
 ): Generator<{ slice: number; x: number; y: number; wide: number }> {
   for (const thread of threads)
-    for (const slice of slicesOf(trace, thread)) {
+    for (const slice of threadSlices(trace, thread)) {
       const x = xOf(frame, view, trace.start[slice] as number);
       const wide = Math.max(2, xOf(frame, view, trace.end[slice] as number) - x);
       if (x > frame.left + frame.width || x + wide < frame.left) continue;
@@ -300,37 +320,37 @@ function* boxes(
 }
 
 /** Dim everything except the selected thread, its ancestors and its children. */
-function single(context: Context, frame: Frame, scene: Scene, gap: number, bottom: number): void {
+function dimOthers(context: Context, frame: Frame, scene: Scene, gap: number, bottom: number): void {
   context.globalAlpha = 0.6;
-  context.fillStyle = cssColor(scene.palette.ground);
+  context.fillStyle = cssColor(scene.palette.background);
   context.fillRect(frame.left, 0, frame.width, bottom);
   context.globalAlpha = 1;
   const tall = frame.lane - gap;
   context.textAlign = "left";
-  for (const { slice, x, y, wide } of boxes(frame, scene, [...scene.family, scene.picked])) {
+  for (const { slice, x, y, wide } of sliceBoxes(frame, scene, [...scene.family, scene.selectedThread])) {
     const kind = scene.loaded.trace.kind[slice];
     const held = kind === BLOCKED;
-    context.fillStyle = cssColor(held ? scene.palette.blocked : shadeAt(scene.palette, levelOf(scene, slice)));
-    context.fillRect(x, y + gap / 2, wide - (wide > EDGED ? 0.5 : 0), tall);
-    if (held) hatch(context, x, y + gap / 2, wide, tall, scene, true);
-    else if (wide >= LABELLED && tall >= 12) label(context, scene, slice, x, y + gap / 2, wide, tall);
+    context.fillStyle = cssColor(held ? scene.palette.blocked : rampColor(scene.palette, sliceLevel(scene, slice)));
+    context.fillRect(x, y + gap / 2, wide - (wide > MIN_EDGE_WIDTH ? 0.5 : 0), tall);
+    if (held) drawHatching(context, x, y + gap / 2, wide, tall, scene, true);
+    else if (wide >= MIN_LABEL_WIDTH && tall >= 12) drawLabel(context, scene, slice, x, y + gap / 2, wide, tall);
   }
 }
 
 /** Draw a bright outline around the slices of the selected thread. */
-function halo(context: Context, frame: Frame, scene: Scene, gap: number): void {
-  for (const { x, y, wide } of boxes(frame, scene, [scene.picked])) {
+function drawHalo(context: Context, frame: Frame, scene: Scene, gap: number): void {
+  for (const { x, y, wide } of sliceBoxes(frame, scene, [scene.selectedThread])) {
     const box = [x - 1, y + gap / 2 - 0.5, wide + 2, frame.lane - gap + 1] as const;
-    context.strokeStyle = scene.inks.halo;
+    context.strokeStyle = scene.colors.halo;
     context.lineWidth = 6;
     context.strokeRect(...box);
-    context.strokeStyle = scene.inks.accent;
+    context.strokeStyle = scene.colors.accent;
     context.lineWidth = 2.5;
     context.strokeRect(...box);
   }
 }
 
-function outline(
+function drawOutline(
   context: Context,
   frame: Frame,
   scene: Scene,
@@ -340,7 +360,7 @@ function outline(
 ): void {
   context.strokeStyle = ink;
   context.lineWidth = thick;
-  for (const { x, y, wide } of boxes(frame, scene, threads))
+  for (const { x, y, wide } of sliceBoxes(frame, scene, threads))
     context.strokeRect(x, y + thick / 2, wide, frame.lane - thick);
 }
 
@@ -351,18 +371,18 @@ function laneOf({ lanes }: Trace, slice: number): number {
 }
 
 /** Draw arrows from victims to thieves, or ticks if there are too many. */
-function arrows(context: Context, frame: Frame, scene: Scene): void {
+function drawArrows(context: Context, frame: Frame, scene: Scene): void {
   const {
     loaded: { trace },
     view,
-    inks,
-    at,
+    colors: inks,
+    playhead: at,
   } = scene;
-  const family = new Set([...scene.family, scene.picked]);
+  const family = new Set([...scene.family, scene.selectedThread]);
   const { time, from, to } = trace.steals;
   const first = countUpTo(time, view.t0);
   const last = countUpTo(time, Math.min(view.t1, at ?? view.t1));
-  const many = last - first > MOST_ARROWS;
+  const many = last - first > MAX_ARROWS;
   context.strokeStyle = context.fillStyle = inks.ink;
   context.lineWidth = 1;
   for (let steal = first; steal < last; steal += many ? Math.ceil((last - first) / 20_000) : 1) {
@@ -372,7 +392,7 @@ function arrows(context: Context, frame: Frame, scene: Scene): void {
       context.fillRect(x - 0.5, end - frame.lane / 2, 1, 3);
       continue;
     }
-    context.globalAlpha = scene.picked === NONE || family.has(trace.steals.thread[steal] as number) ? 1 : 0.25;
+    context.globalAlpha = scene.selectedThread === NONE || family.has(trace.steals.thread[steal] as number) ? 1 : 0.25;
     const begin = ((from[steal] as number) + 0.5) * frame.lane;
     const tip = begin < end ? -4 : 4;
     context.beginPath();
@@ -390,10 +410,10 @@ function arrows(context: Context, frame: Frame, scene: Scene): void {
 }
 
 /** Draw the marked range, the cursor and the playhead. */
-function marks(
+function drawMarks(
   context: Context,
   frame: Frame,
-  { range, at, cursor, view, inks, loaded: { trace } }: Scene,
+  { range, playhead: at, cursor, view, colors: inks, loaded: { trace } }: Scene,
   bottom: number,
 ): void {
   if (range) {
@@ -406,7 +426,7 @@ function marks(
     context.fillRect(to - 1, 0, 1.5, bottom);
   }
   if (cursor !== undefined && cursor <= trace.until) {
-    context.fillStyle = inks.soft;
+    context.fillStyle = inks.secondary;
     context.fillRect(Math.round(xOf(frame, view, cursor)), 0, 1, bottom);
   }
   if (at !== undefined) {
@@ -421,14 +441,14 @@ function marks(
   }
 }
 
-function axis(context: Context, frame: Frame, { view, inks, loaded: { trace } }: Scene, top: number): void {
-  const { step, at } = ticksOf(view, Math.max(2, Math.floor(frame.width / 90)));
-  context.fillStyle = inks.soft;
+function drawAxis(context: Context, frame: Frame, { view, colors: inks, loaded: { trace } }: Scene, top: number): void {
+  const { step, at } = viewTicks(view, Math.max(2, Math.floor(frame.width / 90)));
+  context.fillStyle = inks.secondary;
   context.textBaseline = "middle";
   for (const time of at) {
     const x = Math.round(xOf(frame, view, time));
     context.fillRect(x, top, 1, 4);
-    const text = tickText(time, step, trace.until);
+    const text = formatTick(time, step, trace.until);
     const half = context.measureText(text).width / 2;
     context.textAlign = "center";
     if (x - half >= 0 && x + half <= frame.left + frame.width + 4) context.fillText(text, x, top + 12);
@@ -442,17 +462,17 @@ export const OVERVIEW_HEIGHT = 56;
 /** Draw the busy cores of the whole trace and the visible part. */
 export function drawOverview(context: Context, width: number, scene: Scene): void {
   const { trace, index } = scene.loaded;
-  const frame = frameOf(width, trace.cores);
+  const frame = createFrame(width, trace.cores);
   const all = { t0: 0, t1: trace.until };
   const [tall, foot] = [OVERVIEW_HEIGHT - 8, OVERVIEW_HEIGHT - 4];
-  const busy = busyCores(trace, index, 0, trace.until, Math.round(frame.width));
-  context.fillStyle = cssColor(scene.palette.ground);
+  const busy = countBusyCores(trace, index, 0, trace.until, Math.round(frame.width));
+  context.fillStyle = cssColor(scene.palette.background);
   context.fillRect(frame.left, foot - tall, frame.width, tall);
-  context.fillStyle = cssColor(shadeAt(scene.palette, 0.35));
+  context.fillStyle = cssColor(rampColor(scene.palette, 0.35));
   for (const [pixel, count] of busy.entries())
     context.fillRect(frame.left + pixel, foot - (count / trace.cores) * tall, 1.02, (count / trace.cores) * tall);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
-  context.fillStyle = scene.inks.soft;
+  context.fillStyle = scene.colors.secondary;
   context.textAlign = "right";
   context.textBaseline = "middle";
   context.fillText(String(trace.cores), frame.left - 5, foot - tall + 5);
@@ -463,18 +483,18 @@ export function drawOverview(context: Context, width: number, scene: Scene): voi
     Math.min(frame.left + frame.width, xOf(frame, all, scene.view.t1)),
   ];
   context.globalAlpha = 0.72;
-  context.fillStyle = scene.inks.ground;
+  context.fillStyle = scene.colors.background;
   context.fillRect(frame.left, foot - tall, from - frame.left, tall);
   context.fillRect(to, foot - tall, frame.left + frame.width - to, tall);
   context.globalAlpha = 1;
-  context.strokeStyle = scene.inks.accent;
+  context.strokeStyle = scene.colors.accent;
   context.lineWidth = 1.5;
   context.strokeRect(from, foot - tall, Math.max(2, to - from), tall);
-  marks(context, { ...frame, lane: OVERVIEW_HEIGHT, cores: 1 }, { ...scene, view: all }, OVERVIEW_HEIGHT);
+  drawMarks(context, { ...frame, lane: OVERVIEW_HEIGHT, cores: 1 }, { ...scene, view: all }, OVERVIEW_HEIGHT);
 }
 
 /** Return the time at a point of the overview. */
-export function overviewTime(width: number, { cores, until }: Trace, x: number): number {
-  const frame = frameOf(width, cores);
+export function overviewTimeAt(width: number, { cores, until }: Trace, x: number): number {
+  const frame = createFrame(width, cores);
   return Math.max(0, Math.min(until, timeAt(frame, { t0: 0, t1: until }, x)));
 }

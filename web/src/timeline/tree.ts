@@ -2,9 +2,9 @@
 
 import { NONE, type Trace } from "./model";
 
-export interface Tree {
+export interface SpawnTree {
   /** Children of thread i, from children[first[i]] to children[first[i + 1]], ordered by number. */
-  first: Uint32Array;
+  firstChild: Uint32Array;
   children: Uint32Array;
   roots: Uint32Array;
   /** Number of threads in each subtree, including its root. */
@@ -12,7 +12,7 @@ export interface Tree {
   height: Uint8Array;
 }
 
-export function treeOf({ threads }: Trace): Tree {
+export function buildTree({ threads }: Trace): SpawnTree {
   const { parent, number } = threads;
   const size = parent.length;
   const first = new Uint32Array(size + 1);
@@ -30,8 +30,8 @@ export function treeOf({ threads }: Trace): Tree {
     children[free[above] as number] = thread;
     free[above] = (free[above] as number) + 1;
   }
-  const tree: Tree = {
-    first,
+  const tree: SpawnTree = {
+    firstChild: first,
     children,
     roots: order.filter((thread) => parent[thread] === NONE),
     count: new Uint32Array(size).fill(1),
@@ -47,21 +47,21 @@ export function treeOf({ threads }: Trace): Tree {
 }
 
 /** Return the children of a thread, or the roots for NONE. */
-export function childrenOf(tree: Tree, thread: number): Uint32Array {
-  return thread === NONE ? tree.roots : tree.children.subarray(tree.first[thread], tree.first[thread + 1]);
+export function childrenOf(tree: SpawnTree, thread: number): Uint32Array {
+  return thread === NONE ? tree.roots : tree.children.subarray(tree.firstChild[thread], tree.firstChild[thread + 1]);
 }
 
-export interface Weights {
+export interface SubtreeTimes {
   /** Time on cores within the window, by subtree. */
   time: Float64Array;
   /** Number of each subtree's threads that were on a core within the window. */
-  seen: Uint32Array;
+  activeThreads: Uint32Array;
   total: number;
   threads: number;
 }
 
 /** Sum the time on cores between t0 and t1 over subtrees. */
-export function weights(trace: Trace, t0: number, t1: number): Weights {
+export function sumSubtrees(trace: Trace, t0: number, t1: number): SubtreeTimes {
   const { threads, start, end, thread, kind } = trace;
   const time = new Float64Array(threads.parent.length);
   const seen = new Uint32Array(time.length);
@@ -85,11 +85,11 @@ export function weights(trace: Trace, t0: number, t1: number): Weights {
       seen[above] = (seen[above] as number) + (seen[each] as number);
     }
   }
-  return { time, seen, total, threads: count };
+  return { time, activeThreads: seen, total, threads: count };
 }
 
 /** Return the path from a root into the heaviest subtree of each level. */
-export function heaviestPath(tree: Tree, { time }: Weights): number[] {
+export function heaviestPath(tree: SpawnTree, { time }: SubtreeTimes): number[] {
   const path: number[] = [];
   for (let at = NONE; ; ) {
     let best = NONE;
@@ -102,7 +102,7 @@ export function heaviestPath(tree: Tree, { time }: Weights): number[] {
 }
 
 /** A piece of an icicle; without a thread, it represents several narrow ones. */
-export interface Piece {
+export interface IciclePiece {
   thread: number;
   row: number;
   x: number;
@@ -111,36 +111,42 @@ export interface Piece {
   count: number;
 }
 
-const LEAST = 2;
-const MOST_PIECES = 20_000;
+const MIN_PIECE_WIDTH = 2;
+const MAX_PIECES = 20_000;
 
 /** Return rows of pieces for the subtree below `root` (NONE for all), with widths that show their time. */
-export function icicle(tree: Tree, sums: Weights, root: number, width: number, rows: number): Piece[] {
-  const pieces: Piece[] = [];
+export function layOutIcicle(
+  tree: SpawnTree,
+  sums: SubtreeTimes,
+  root: number,
+  width: number,
+  rows: number,
+): IciclePiece[] {
+  const pieces: IciclePiece[] = [];
   const total = root === NONE ? sums.total : (sums.time[root] as number);
   if (!(total > 0)) return pieces;
   const scale = width / total;
   const place = (thread: number, row: number, x: number) => {
     const wide = (sums.time[thread] as number) * scale;
-    pieces.push({ thread, row, x, width: wide, count: sums.seen[thread] as number });
+    pieces.push({ thread, row, x, width: wide, count: sums.activeThreads[thread] as number });
     // The thread's own time is at the right with nothing below, so that deep trees grow along the left edge.
     spread(childrenOf(tree, thread), row + 1, x);
   };
   const spread = (threads: Uint32Array, row: number, from: number) => {
     if (row >= rows) return;
     let x = from;
-    let heap: Piece | undefined;
+    let heap: IciclePiece | undefined;
     for (const thread of threads) {
       const wide = (sums.time[thread] as number) * scale;
       if (!wide) continue;
-      if (wide >= LEAST && pieces.length < MOST_PIECES) {
+      if (wide >= MIN_PIECE_WIDTH && pieces.length < MAX_PIECES) {
         heap = undefined;
         place(thread, row, x);
       } else if (heap) {
         heap.width += wide;
-        heap.count += sums.seen[thread] as number;
+        heap.count += sums.activeThreads[thread] as number;
       } else {
-        heap = { thread: NONE, row, x, width: wide, count: sums.seen[thread] as number };
+        heap = { thread: NONE, row, x, width: wide, count: sums.activeThreads[thread] as number };
         pieces.push(heap);
       }
       x += wide;

@@ -6,44 +6,44 @@ export interface View {
 }
 
 /** Minimum visible time. */
-const LEAST = 0.02;
+const MIN_VISIBLE_TIME = 0.02;
 /** Margin at the ends, as a share of the visible time. */
 const MARGIN = 0.02;
 
 /** Move a view so that no more than the margin is empty. */
-export function kept({ t0, t1 }: View, until: number): View {
+export function clampView({ t0, t1 }: View, until: number): View {
   const whole = until * (1 + 2 * MARGIN);
-  const width = Math.min(Math.max(t1 - t0, LEAST), whole);
+  const width = Math.min(Math.max(t1 - t0, MIN_VISIBLE_TIME), whole);
   const low = -until * MARGIN;
   const from = Math.max(low, Math.min(t0, low + whole - width));
   return { t0: from, t1: from + width };
 }
 
-export function whole(until: number): View {
-  return kept({ t0: -until, t1: 2 * until }, until);
+export function fullView(until: number): View {
+  return clampView({ t0: -until, t1: 2 * until }, until);
 }
 
 /** Zoom around `at`; a factor below 1 shows less. */
-export function zoomed(view: View, factor: number, at: number, until: number): View {
-  const width = Math.max(LEAST, (view.t1 - view.t0) * factor);
+export function zoomView(view: View, factor: number, at: number, until: number): View {
+  const width = Math.max(MIN_VISIBLE_TIME, (view.t1 - view.t0) * factor);
   const share = (at - view.t0) / (view.t1 - view.t0);
-  return kept({ t0: at - share * width, t1: at + (1 - share) * width }, until);
+  return clampView({ t0: at - share * width, t1: at + (1 - share) * width }, until);
 }
 
 /** Move by a share of the visible time. */
-export function panned(view: View, share: number, until: number): View {
+export function panView(view: View, share: number, until: number): View {
   const by = share * (view.t1 - view.t0);
-  return kept({ t0: view.t0 + by, t1: view.t1 + by }, until);
+  return clampView({ t0: view.t0 + by, t1: view.t1 + by }, until);
 }
 
 /** Return a view of a time range with some margin. */
-export function around(t0: number, t1: number, until: number): View {
-  const room = Math.max(0.1 * (t1 - t0), LEAST);
-  return kept({ t0: t0 - room, t1: t1 + room }, until);
+export function viewAround(t0: number, t1: number, until: number): View {
+  const room = Math.max(0.1 * (t1 - t0), MIN_VISIBLE_TIME);
+  return clampView({ t0: t0 - room, t1: t1 + room }, until);
 }
 
 /** Return up to `most` round times in a view, and their interval. */
-export function ticksOf({ t0, t1 }: View, most: number): { step: number; at: number[] } {
+export function viewTicks({ t0, t1 }: View, most: number): { step: number; at: number[] } {
   const rough = (t1 - t0) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((each) => each * power >= rough) ?? 10);
@@ -53,7 +53,7 @@ export function ticksOf({ t0, t1 }: View, most: number): { step: number; at: num
 }
 
 /** Format a time on an axis whose ticks are `step` apart, in a suitable unit. */
-export function tickText(at: number, step: number, until: number): string {
+export function formatTick(at: number, step: number, until: number): string {
   const [size, unit] = until >= 2e6 ? [1e6, "s"] : until >= 2000 ? [1000, "ms"] : [1, "µs"];
   const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / size) + 1e-9)));
   return `${(at / size).toFixed(digits)}\u202f${unit}`;

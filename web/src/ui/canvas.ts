@@ -6,13 +6,14 @@ import { useEffect, useRef, useState } from "preact/hooks";
 export type Draw = (context: CanvasRenderingContext2D, width: number, height: number) => void;
 
 /** Fit a canvas to its size on the page; units are CSS pixels. */
-export function fit(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, number, number] | undefined {
+export function fitCanvas(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, number, number] | undefined {
   const { clientWidth: width, clientHeight: height } = canvas;
   const scale = devicePixelRatio || 1;
   const context = canvas.getContext("2d");
   if (!context || !width || !height) return undefined;
-  const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
-  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+  const [pixelWidth, pixelHeight] = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== pixelWidth || canvas.height !== pixelHeight)
+    Object.assign(canvas, { width: pixelWidth, height: pixelHeight });
   context.setTransform(scale, 0, 0, scale, 0, 0);
   context.clearRect(0, 0, width, height);
   return [context, width, height];
@@ -26,31 +27,31 @@ export function useCanvas(draw: Draw): (element: HTMLCanvasElement | null) => vo
   const [element, setElement] = useState<HTMLCanvasElement | null>(null);
   const latest = useRef(draw);
   latest.current = draw;
-  const again = useRef(() => {});
+  const redraws = useRef(() => {});
   useEffect(() => {
     if (!element) return undefined;
     let frame = 0;
     const paint = () => {
-      const fitted = fit(element);
-      if (fitted) latest.current(...fitted);
+      const size = fitCanvas(element);
+      if (size) latest.current(...size);
     };
-    const soon = () => {
+    const scheduleDraw = () => {
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         paint();
       });
     };
-    again.current = soon;
+    redraws.current = scheduleDraw;
     const stop = effect(paint);
-    const watcher = new ResizeObserver(soon);
+    const watcher = new ResizeObserver(scheduleDraw);
     watcher.observe(element);
     return () => {
-      again.current = () => {};
+      redraws.current = () => {};
       stop();
       watcher.disconnect();
       cancelAnimationFrame(frame);
     };
   }, [element]);
-  useEffect(() => again.current());
+  useEffect(() => redraws.current());
   return setElement;
 }

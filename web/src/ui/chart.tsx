@@ -5,7 +5,7 @@ import { formatClock, formatCompact } from "../lib/format";
 import { token } from "../lib/theme";
 import { useCanvas, type Draw } from "./canvas";
 import { Canvas, Figure } from "./figure";
-import { indexAt, ticks, top } from "./scale";
+import { indexAt, timeTicks, roundUp } from "./scale";
 
 export interface Series {
   label: string;
@@ -25,9 +25,9 @@ export interface ChartProps {
   series: readonly Series[];
   format?: (value: number) => string;
   /** Minimum upper end of the y axis, such as 1 for shares. */
-  least?: number;
+  minTop?: number;
   /** True for bytes; the axis then ends at round binary units. */
-  binary?: boolean;
+  isBinary?: boolean;
   /** Charts with the same name share their cursor. */
   sync?: string;
   height?: number;
@@ -45,30 +45,30 @@ const DASHES: readonly (readonly number[])[] = [
   [4, 2, 1, 2],
   [3, 6],
 ];
-const EDGE = { left: 76, right: 8, top: 6, bottom: 20 };
+const MARGIN = { left: 76, right: 8, top: 6, bottom: 20 };
 const FONT = "12px system-ui, sans-serif";
 
 /** Time under the cursor by chart group; 0 for none. */
 const cursors = new Map<string, Signal<number>>();
 
-function cursorOf(sync: string): Signal<number> {
-  const there = cursors.get(sync) ?? signal(0);
-  cursors.set(sync, there);
-  return there;
+function getCursor(sync: string): Signal<number> {
+  const cursor = cursors.get(sync) ?? signal(0);
+  cursors.set(sync, cursor);
+  return cursor;
 }
 
-function last(values: readonly (number | null)[]): number | null {
+function lastValue(values: readonly (number | null)[]): number | null {
   return values.findLast((value) => value !== null) ?? null;
 }
 
-function shown(value: number | null | undefined, format: (value: number) => string): string {
+function formatKnown(value: number | null | undefined, format: (value: number) => string): string {
   return value === null || value === undefined ? "not known" : format(value);
 }
 
 /** Describe the chart in words. */
-export function describe({ title, series, times, format = formatCompact }: ChartProps): string {
+export function describeChart({ title, series, times, format = formatCompact }: ChartProps): string {
   const parts = series.map((each) => {
-    const now = last(each.values);
+    const now = lastValue(each.values);
     if (now === null) return `${each.label} not known`;
     const most = each.values.reduce<number>((high, value) => Math.max(high, value ?? -Infinity), -Infinity);
     return `${each.label} ${format(now)}, at most ${format(most)}`;
@@ -79,30 +79,30 @@ export function describe({ title, series, times, format = formatCompact }: Chart
 
 export function Chart(props: ChartProps) {
   const { title, times, series, format = formatCompact, sync = title, height = 120, unit = "" } = props;
-  const summary = describe(props);
-  const cursor = cursorOf(sync);
-  const paint: Draw = (context, width, tall) => draw(context, width, tall, props, cursor.value);
+  const summary = describeChart(props);
+  const cursor = getCursor(sync);
+  const paint: Draw = (context, width, canvasHeight) => draw(context, width, canvasHeight, props, cursor.value);
   const canvas = useCanvas(paint);
   const move = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    const share = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
+    const share = (event.clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right);
     const [first = 0, final = 0] = [times[0], times.at(-1)];
     cursor.value = share >= 0 && share <= 1 ? first + share * (final - first) : 0;
   };
   const at = cursor.value ? indexAt(times, cursor.value) : -1;
-  const twin = () => ({
+  const getTable = () => ({
     head: ["time", ...series.map((each) => each.label + (unit && `, ${unit}`))],
     rows: times
-      .map((time, row) => [formatClock(time * 1000), ...series.map((each) => shown(each.values[row], format))])
+      .map((time, row) => [formatClock(time * 1000), ...series.map((each) => formatKnown(each.values[row], format))])
       .toReversed(),
   });
   return (
     <Figure
       title={title}
       summary={summary}
-      twin={twin}
+      getTable={getTable}
       note={<Legend series={series} at={at} time={times[at]} format={format} />}
-      saved={{ title, draw: paint }}
+      picture={{ title, draw: paint }}
     >
       <div
         class="plot"
@@ -111,7 +111,7 @@ export function Chart(props: ChartProps) {
         onPointerDown={move}
         onPointerLeave={() => (cursor.value = 0)}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
     </Figure>
   );
@@ -124,7 +124,7 @@ interface LegendProps {
   format: (value: number) => string;
 }
 
-function place(series: Series, index: number): number {
+function dashIndex(series: Series, index: number): number {
   return ((series.color ?? index + 1) - 1) % DASHES.length;
 }
 
@@ -135,9 +135,9 @@ function Legend({ series, at, time, format }: LegendProps) {
       {time !== undefined && <li class="num">{formatClock(time * 1000)}</li>}
       {series.map((each, index) => (
         <li key={each.label}>
-          {series.length > 1 && <Dash of={place(each, index)} />}
+          {series.length > 1 && <Dash index={dashIndex(each, index)} />}
           {series.length > 1 && each.label}
-          <span class="num">{shown(time === undefined ? last(each.values) : each.values[at], format)}</span>
+          <span class="num">{formatKnown(time === undefined ? lastValue(each.values) : each.values[at], format)}</span>
         </li>
       ))}
       {series.length === 0 && <li>no data</li>}
@@ -145,7 +145,7 @@ function Legend({ series, at, time, format }: LegendProps) {
   );
 }
 
-function Dash({ of }: { of: number }) {
+function Dash({ index: of }: { index: number }) {
   return (
     <svg viewBox="0 0 18 8" aria-hidden="true">
       <path
@@ -161,17 +161,21 @@ function Dash({ of }: { of: number }) {
 
 // -- drawing --------------------------------------------------------------------------------------------------------
 
-interface Plane {
+interface ChartScale {
   x: (time: number) => number;
   y: (value: number) => number;
   width: number;
   height: number;
-  most: number;
+  max: number;
 }
 
-function planeOf(width: number, height: number, { times, series, least = 0, binary = false }: ChartProps): Plane {
+function createScale(
+  width: number,
+  height: number,
+  { times, series, minTop: least = 0, isBinary: binary = false }: ChartProps,
+): ChartScale {
   const values = series.flatMap((each) => [...each.values, ...(each.high ?? [])]);
-  const most = top(
+  const most = roundUp(
     Math.max(
       least,
       values.reduce<number>((high, value) => Math.max(high, value ?? 0), 0),
@@ -179,13 +183,13 @@ function planeOf(width: number, height: number, { times, series, least = 0, bina
     binary,
   );
   const [first = 0, final = 1] = [times[0], times.at(-1)];
-  const [wide, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
+  const [wide, tall] = [width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
   return {
-    x: (time) => EDGE.left + ((time - first) / Math.max(1e-9, final - first)) * wide,
-    y: (value) => EDGE.top + tall * (1 - value / most),
+    x: (time) => MARGIN.left + ((time - first) / Math.max(1e-9, final - first)) * wide,
+    y: (value) => MARGIN.top + tall * (1 - value / most),
     width,
     height,
-    most,
+    max: most,
   };
 }
 
@@ -196,11 +200,11 @@ function draw(
   props: ChartProps,
   cursor: number,
 ): void {
-  const plane = planeOf(width, height, props);
+  const plane = createScale(width, height, props);
   context.font = FONT;
   drawAxes(context, plane, props);
   for (const [index, each] of props.series.entries()) {
-    const of = place(each, index);
+    const of = dashIndex(each, index);
     const color = token(`series-${of + 1}`);
     drawBand(context, plane, props.times, each, color);
     drawLine(context, plane, props.times, each.values, color, DASHES[of] ?? []);
@@ -210,35 +214,35 @@ function draw(
 
 function drawAxes(
   context: CanvasRenderingContext2D,
-  plane: Plane,
+  plane: ChartScale,
   { times, format = formatCompact }: ChartProps,
 ): void {
   context.strokeStyle = token("line");
   context.fillStyle = token("ink-soft");
   context.textBaseline = "middle";
   context.textAlign = "right";
-  for (const value of [0, plane.most / 2, plane.most]) {
+  for (const value of [0, plane.max / 2, plane.max]) {
     const y = Math.round(plane.y(value)) + 0.5;
-    context.strokeRect(EDGE.left, y, plane.width - EDGE.left - EDGE.right, 0);
-    if (value !== plane.most / 2 || plane.height > 80) context.fillText(format(value), EDGE.left - 6, y);
+    context.strokeRect(MARGIN.left, y, plane.width - MARGIN.left - MARGIN.right, 0);
+    if (value !== plane.max / 2 || plane.height > 80) context.fillText(format(value), MARGIN.left - 6, y);
   }
   context.textBaseline = "alphabetic";
   context.textAlign = "center";
   const [first, final] = [times[0], times.at(-1)];
   if (first === undefined || final === undefined) return;
-  const shown = ticks(first, final, (plane.width - EDGE.left) / 70);
+  const shown = timeTicks(first, final, (plane.width - MARGIN.left) / 70);
   const length = shown.some((tick) => tick % 60) ? 8 : 5; // include seconds if minutes alone would be ambiguous
   for (const tick of shown) {
     const x = Math.round(plane.x(tick)) + 0.5;
-    context.strokeRect(x, EDGE.top, 0, plane.height - EDGE.top - EDGE.bottom + 3);
-    if (x > EDGE.left + 14 && x < plane.width - 18)
+    context.strokeRect(x, MARGIN.top, 0, plane.height - MARGIN.top - MARGIN.bottom + 3);
+    if (x > MARGIN.left + 14 && x < plane.width - 18)
       context.fillText(formatClock(tick * 1000).slice(0, length), x, plane.height - 4);
   }
 }
 
 function drawLine(
   context: CanvasRenderingContext2D,
-  { x, y }: Plane,
+  { x, y }: ChartScale,
   times: readonly number[],
   values: readonly (number | null)[],
   color: string,
@@ -269,7 +273,7 @@ function drawLine(
 /** Draw the band between the minimum and maximum of each bin. */
 function drawBand(
   context: CanvasRenderingContext2D,
-  { x, y }: Plane,
+  { x, y }: ChartScale,
   times: readonly number[],
   { low, high }: Series,
   color: string,
@@ -288,7 +292,7 @@ function drawBand(
 
 function drawCursor(
   context: CanvasRenderingContext2D,
-  { x, y, height }: Plane,
+  { x, y, height }: ChartScale,
   { times, series }: ChartProps,
   cursor: number,
 ): void {
@@ -296,11 +300,11 @@ function drawCursor(
   const time = times[at];
   if (time === undefined) return;
   context.strokeStyle = token("ink-soft");
-  context.strokeRect(Math.round(x(time)) + 0.5, EDGE.top, 0, height - EDGE.top - EDGE.bottom);
+  context.strokeRect(Math.round(x(time)) + 0.5, MARGIN.top, 0, height - MARGIN.top - MARGIN.bottom);
   for (const [index, each] of series.entries()) {
     const value = each.values[at];
     if (value === null || value === undefined) continue;
-    context.fillStyle = token(`series-${place(each, index) + 1}`);
+    context.fillStyle = token(`series-${dashIndex(each, index) + 1}`);
     context.fillRect(x(time) - 2.5, y(value) - 2.5, 5, 5);
   }
 }

@@ -15,25 +15,25 @@ interface DialogProps {
 
 /** Dialog that is open while it is rendered. */
 export function Dialog({ title, onClose, children, class: name }: DialogProps) {
-  const self = useRef<HTMLDialogElement>(null);
+  const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
     const opener = document.activeElement;
-    self.current?.showModal();
+    dialog.current?.showModal();
     return () => {
       if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
     };
   }, []);
   return (
     <dialog
-      ref={self}
+      ref={dialog}
       class={name}
       aria-labelledby={id}
       onCancel={(event) => {
         event.preventDefault();
         onClose?.();
       }}
-      onClick={(event) => event.target === self.current && onClose?.()}
+      onClick={(event) => event.target === dialog.current && onClose?.()}
     >
       <div class="dialog-head">
         <h2 id={id} class="grow">
@@ -53,36 +53,36 @@ export function Dialog({ title, onClose, children, class: name }: DialogProps) {
 interface Question {
   title: string;
   text: string;
-  act: string;
-  danger?: boolean;
+  buttonLabel: string;
+  isDangerous?: boolean;
 }
 
-const asked = signal<(Question & { answer: (yes: boolean) => void }) | undefined>(undefined);
+const openQuestion = signal<(Question & { answer: (yes: boolean) => void }) | undefined>(undefined);
 
 /** Ask for confirmation of an irreversible action. */
-export function confirm(question: Question): Promise<boolean> {
-  asked.value?.answer(false);
-  return new Promise((done) => {
-    asked.value = {
+export function askConfirmation(question: Question): Promise<boolean> {
+  openQuestion.value?.answer(false);
+  return new Promise((resolve) => {
+    openQuestion.value = {
       ...question,
       answer: (yes) => {
-        asked.value = undefined;
-        done(yes);
+        openQuestion.value = undefined;
+        resolve(yes);
       },
     };
   });
 }
 
-export function Confirmation() {
-  const question = asked.value;
+export function ConfirmationDialog() {
+  const question = openQuestion.value;
   if (!question) return null;
   return (
     <Dialog title={question.title} onClose={() => question.answer(false)} key={question.title + question.text}>
       <p>{question.text}</p>
       <div class="dialog-foot">
         <Button onClick={() => question.answer(false)}>Keep unchanged</Button>
-        <Button class={question.danger ? "danger" : "primary"} autofocus onClick={() => question.answer(true)}>
-          {question.act}
+        <Button class={question.isDangerous ? "danger" : "primary"} autofocus onClick={() => question.answer(true)}>
+          {question.buttonLabel}
         </Button>
       </div>
     </Dialog>

@@ -36,10 +36,10 @@ interface Shape {
   options?: string[];
   /** For a list: the shape of its items, and whether a single item is accepted. */
   item?: Shape;
-  single?: boolean;
+  acceptsSingle?: boolean;
   fields?: Field[];
   /** For a union: the property that distinguishes the variants. */
-  by?: string;
+  discriminator?: string;
   variants?: { name: string; fields: Field[] }[];
 }
 
@@ -52,7 +52,7 @@ export interface Field extends Shape {
   optional: boolean;
 }
 
-function resolved(schema: Schema, root: Schema): Schema {
+function resolveReference(schema: Schema, root: Schema): Schema {
   if (!schema.$ref) return schema;
   const definition = root.$defs?.[schema.$ref.replace("#/$defs/", "")] ?? {};
   return { ...definition, ...schema, description: schema.description ?? definition.description ?? "" };
@@ -65,7 +65,7 @@ const BOUNDS = {
   exclusiveMaximum: "below",
 } as const;
 
-function bounds(schema: Schema): Partial<Shape> {
+function readBounds(schema: Schema): Partial<Shape> {
   const limits: Partial<Shape> = {};
   for (const [given, name] of Object.entries(BOUNDS)) {
     const value = schema[given as keyof typeof BOUNDS];
@@ -78,29 +78,31 @@ function bounds(schema: Schema): Partial<Shape> {
 /** Return the flattened alternatives without null. */
 function alternatives(schema: Schema, root: Schema): Schema[] {
   return (schema.anyOf ?? []).flatMap((each) => {
-    const one = resolved(each, root);
-    if (one.type === "null") return [];
+    const alternative = resolveReference(each, root);
+    if (alternative.type === "null") return [];
     // Bounds can be next to an inner anyOf.
-    return one.anyOf
-      ? alternatives({ ...one }, root).map((inner) => ({ ...one, anyOf: undefined, ...inner }) as Schema)
-      : [one];
+    return alternative.anyOf
+      ? alternatives({ ...alternative }, root).map(
+          (inner) => ({ ...alternative, anyOf: undefined, ...inner }) as Schema,
+        )
+      : [alternative];
   });
 }
 
-function shape(given: Schema, root: Schema): Shape {
-  const schema = resolved(given, root);
-  if (schema.oneOf) return union(schema, root);
-  if (!schema.anyOf) return plain(schema, root);
-  const choices = alternatives(schema, root).map((each) => ({ ...each, ...boundsOf(schema, each) }));
+function createShape(unresolved: Schema, root: Schema): Shape {
+  const schema = resolveReference(unresolved, root);
+  if (schema.oneOf) return createUnionShape(schema, root);
+  if (!schema.anyOf) return createPlainShape(schema, root);
+  const choices = alternatives(schema, root).map((each) => ({ ...each, ...mergeBounds(schema, each) }));
   const list = choices.find((each) => each.type === "array");
-  if (list && choices.length === 2) return { ...plain(list, root), single: true };
+  if (list && choices.length === 2) return { ...createPlainShape(list, root), acceptsSingle: true };
   const integer = choices.find((each) => each.type === "integer");
   if (integer && choices.every((each) => each.type === "integer" || each.type === "string"))
-    return plain(integer, root);
-  return choices.length === 1 ? plain(choices[0] as Schema, root) : { kind: "json" };
+    return createPlainShape(integer, root);
+  return choices.length === 1 ? createPlainShape(choices[0] as Schema, root) : { kind: "json" };
 }
 
-function boundsOf(outer: Schema, inner: Schema): Partial<Schema> {
+function mergeBounds(outer: Schema, inner: Schema): Partial<Schema> {
   const limits: Partial<Schema> = {};
   for (const name of ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "x-maximum"] as const) {
     const value = inner[name] ?? outer[name];
@@ -109,38 +111,38 @@ function boundsOf(outer: Schema, inner: Schema): Partial<Schema> {
   return limits;
 }
 
-function plain(schema: Schema, root: Schema): Shape {
+function createPlainShape(schema: Schema, root: Schema): Shape {
   if (schema.enum) return { kind: "choice", options: schema.enum.map(String) };
-  if (schema.properties) return { kind: "object", fields: fields(schema, root) };
-  if (schema.type === "array") return { kind: "list", item: shape(schema.items ?? {}, root) };
+  if (schema.properties) return { kind: "object", fields: createFields(schema, root) };
+  if (schema.type === "array") return { kind: "list", item: createShape(schema.items ?? {}, root) };
   if (schema.type === "boolean") return { kind: "boolean" };
   if (schema.type === "string") return { kind: "text" };
   if (schema.type !== "integer" && schema.type !== "number") return { kind: "json" };
-  return { kind: schema.type, ...bounds(schema) };
+  return { kind: schema.type, ...readBounds(schema) };
 }
 
-function union(schema: Schema, root: Schema): Shape {
-  const by = schema.discriminator?.propertyName ?? "";
+function createUnionShape(schema: Schema, root: Schema): Shape {
+  const discriminator = schema.discriminator?.propertyName ?? "";
   const variants = (schema.oneOf ?? []).map((each) => {
-    const one = resolved(each, root);
+    const variant = resolveReference(each, root);
     return {
-      name: String(one.properties?.[by]?.const ?? ""),
-      fields: fields(one, root).filter((field) => field.name !== by),
+      name: String(variant.properties?.[discriminator]?.const ?? ""),
+      fields: createFields(variant, root).filter((field) => field.name !== discriminator),
     };
   });
-  return by ? { kind: "union", by, variants } : { kind: "json" };
+  return discriminator ? { kind: "union", discriminator, variants } : { kind: "json" };
 }
 
 /** Return the fields of an object's schema in its order. */
-export function fields(schema: Schema, root: Schema = schema): Field[] {
-  return Object.entries(schema.properties ?? {}).map(([name, given]) => {
-    const one = resolved(given, root);
+export function createFields(schema: Schema, root: Schema = schema): Field[] {
+  return Object.entries(schema.properties ?? {}).map(([name, fieldSchema]) => {
+    const resolved = resolveReference(fieldSchema, root);
     return {
-      ...shape(given, root),
+      ...createShape(fieldSchema, root),
       name,
-      label: label(name),
-      description: one.description ?? "",
-      default: one.default ?? null,
+      label: formatLabel(name),
+      description: resolved.description ?? "",
+      default: resolved.default ?? null,
       optional: !schema.required?.includes(name),
     };
   });
@@ -149,7 +151,7 @@ export function fields(schema: Schema, root: Schema = schema): Field[] {
 const UNITS: Record<string, string> = { us: "µs", ms: "ms", kib: "KiB", mib: "MiB" };
 
 /** Convert start_number to "start number", and stack_kib to "stack, KiB". */
-export function label(name: string): string {
+export function formatLabel(name: string): string {
   const words = name.split("_");
   const unit = words.length > 1 ? UNITS[words.at(-1) as string] : undefined;
   return unit ? `${words.slice(0, -1).join(" ")}, ${unit}` : words.join(" ");
@@ -160,7 +162,7 @@ export function label(name: string): string {
 const GROUPS = /(?<=\d)[ _'\u00a0\u2009\u202f](?=\d)/g;
 
 /** Parse an integer such as 1 000 000, 1e6, 2^40 or 10^9+7; undefined if invalid. */
-export function whole(text: string): bigint | undefined {
+export function parseInteger(text: string): bigint | undefined {
   const plain = text.trim().replace(GROUPS, "");
   if (/^-?\d+$/.test(plain)) return BigInt(plain);
   const scientific = /^(\d+)(?:\.(\d+))?[eE]\+?(\d{1,5})$/.exec(plain);
@@ -174,34 +176,34 @@ export function whole(text: string): bigint | undefined {
 }
 
 /** Return a JSON number up to 2^53, or else a decimal string. */
-export function exact(value: bigint): number | string {
+export function toJsonNumber(value: bigint): number | string {
   const size = value < 0n ? -value : value;
   return size <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value.toString();
 }
 
 /** Convert a text to a value for the API. Invalid texts are sent unchanged, so that the API reports the error. */
-export function read(field: Shape, text: string): unknown {
+export function parseField(field: Shape, text: string): unknown {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
   if (field.kind === "integer") {
-    const exactly = whole(trimmed);
-    return exactly === undefined ? trimmed : exact(exactly);
+    const exactly = parseInteger(trimmed);
+    return exactly === undefined ? trimmed : toJsonNumber(exactly);
   }
   if (field.kind === "number") return Number.isNaN(Number(trimmed)) ? trimmed : Number(trimmed);
-  if (field.kind === "list") return list(field, trimmed);
-  if (field.kind === "json") return json(trimmed);
+  if (field.kind === "list") return parseList(field, trimmed);
+  if (field.kind === "json") return parseJson(trimmed);
   return text;
 }
 
-function list(field: Shape, text: string): unknown {
+function parseList(field: Shape, text: string): unknown {
   const items = text
     .split(",")
     .filter((each) => each.trim() !== "")
-    .map((each) => read(field.item ?? { kind: "text" }, each));
-  return field.single && items.length === 1 ? items[0] : items;
+    .map((each) => parseField(field.item ?? { kind: "text" }, each));
+  return field.acceptsSingle && items.length === 1 ? items[0] : items;
 }
 
-function json(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -210,28 +212,28 @@ function json(text: string): unknown {
 }
 
 /** Format a value for a field. */
-export function written(field: Shape, value: unknown): string {
+export function formatField(field: Shape, value: unknown): string {
   if (value === undefined || value === null) return "";
   if (field.kind === "list") return Array.isArray(value) ? value.join(", ") : String(value);
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /** Describe an error of a value; undefined if it seems valid. */
-export function complaint(field: Shape, value: unknown): string | undefined {
+export function validateField(field: Shape, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (field.kind === "list" && field.item) {
     const items = Array.isArray(value) ? value : [value];
-    return items.map((each) => complaint(field.item as Shape, each)).find(Boolean);
+    return items.map((each) => validateField(field.item as Shape, each)).find(Boolean);
   }
   if (field.kind !== "integer" && field.kind !== "number") return undefined;
-  const number = field.kind === "integer" ? whole(String(value)) : Number(value);
+  const number = field.kind === "integer" ? parseInteger(String(value)) : Number(value);
   if (number === undefined || Number.isNaN(number)) {
     return `needs a ${field.kind === "integer" ? "whole number, such as 1000000, 1e6 or 2^20" : "number"}`;
   }
-  return within(field, number) ? undefined : `must be ${range(field)}`;
+  return isWithinBounds(field, number) ? undefined : `must be ${describeBounds(field)}`;
 }
 
-function within(field: Shape, value: number | bigint): boolean {
+function isWithinBounds(field: Shape, value: number | bigint): boolean {
   const limit = (text: string) => (/^-?\d+$/.test(text) ? BigInt(text) : Number(text));
   const { minimum, maximum, above, below } = field;
   return (
@@ -243,9 +245,9 @@ function within(field: Shape, value: number | bigint): boolean {
 }
 
 /** Describe the bounds, such as "1 to 64" or "more than 0, at most 10"; empty without bounds. */
-export function range(field: Shape): string {
+export function describeBounds(field: Shape): string {
   const inner = field.kind === "list" && field.item ? field.item : field;
-  const [minimum, maximum, above, below] = [inner.minimum, inner.maximum, inner.above, inner.below].map(grouped);
+  const [minimum, maximum, above, below] = [inner.minimum, inner.maximum, inner.above, inner.below].map(groupDigits);
   if (minimum !== undefined && maximum !== undefined) return `${minimum} to ${maximum}`;
   const words = { "at least": minimum, "more than": above, "at most": maximum, "less than": below };
   return Object.entries(words)
@@ -254,11 +256,11 @@ export function range(field: Shape): string {
     .join(", ");
 }
 
-function grouped(bound: string | undefined): string | undefined {
+function groupDigits(bound: string | undefined): string | undefined {
   return bound !== undefined && /^-?\d+$/.test(bound) ? formatInteger(bound) : bound;
 }
 
 /** Return a copy without unset fields. */
-export function cleaned(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function removeUnset(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined));
 }

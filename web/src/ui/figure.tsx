@@ -4,15 +4,15 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren, Ref } from "preact";
 import { Button } from "./button";
 import type { Draw } from "./canvas";
-import { fileName, offer } from "./saving";
+import { fileName, offerPicture } from "./picture";
 
 /** True while tables are shown instead of pictures. */
-export const tables = signal(false);
+export const isTableMode = signal(false);
 
 /** Maximum number of rows in such a table. */
-const MOST_ROWS = 500;
+const MAX_ROWS = 500;
 
-export interface Twin {
+export interface DataTable {
   head: readonly string[];
   rows: readonly (readonly (string | number)[])[];
 }
@@ -21,38 +21,38 @@ interface FigureProps {
   title?: ComponentChildren;
   /** Description of the picture, kept up to date. */
   summary: string;
-  twin: () => Twin;
+  getTable: () => DataTable;
   children: ComponentChildren;
   /** Content next to the title. */
   note?: ComponentChildren;
   /** Draws the picture for a file with this title; without it, the picture cannot be saved. */
-  saved?: { title: string; draw: Draw };
+  picture?: { title: string; draw: Draw };
   class?: string;
 }
 
-export function Figure({ title, summary, twin, children, note, saved, class: extra }: FigureProps) {
+export function Figure({ title, summary, getTable, children, note, picture, class: extra }: FigureProps) {
   return (
     <figure class={`figure ${extra ?? ""}`}>
       {title && (
         <div class="caption">
           <h3>{title}</h3>
           {note}
-          {saved && !tables.value && <Save {...saved} summary={summary} />}
+          {picture && !isTableMode.value && <SaveButton {...picture} summary={summary} />}
         </div>
       )}
-      {tables.value ? <TwinTable {...twin()} label={summary} /> : children}
+      {isTableMode.value ? <DataTableView {...getTable()} label={summary} /> : children}
       <figcaption class="visually-hidden">{summary}</figcaption>
     </figure>
   );
 }
 
 /** Button that saves the redrawn picture. */
-function Save({ title, draw, summary }: { title: string; draw: Draw; summary: string }) {
+function SaveButton({ title, draw, summary }: { title: string; draw: Draw; summary: string }) {
   const open = (event: MouseEvent) => {
     const canvas = (event.currentTarget as HTMLElement).closest("figure")?.querySelector("canvas");
     if (!canvas) return;
     const { clientWidth: width, clientHeight: height } = canvas;
-    offer(fileName(title), { title, lines: [summary], width, height, draw });
+    offerPicture(fileName(title), { title, lines: [summary], width, height, draw });
   };
   return (
     <Button class="link small save" aria-label={`Save ${title} as a file`} onClick={open}>
@@ -61,22 +61,22 @@ function Save({ title, draw, summary }: { title: string; draw: Draw; summary: st
   );
 }
 
-function TwinTable({ head, rows, label }: Twin & { label: string }) {
+function DataTableView({ head, rows, label }: DataTable & { label: string }) {
   return (
     <div class="twin" tabIndex={0} role="region" aria-label={label}>
       <table>
         <thead>
           <tr>
-            {head.map((each) => (
-              <th scope="col" key={each}>
-                {each}
+            {head.map((title) => (
+              <th scope="col" key={title}>
+                {title}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, MOST_ROWS).map((row, place) => (
-            <tr key={place}>
+          {rows.slice(0, MAX_ROWS).map((row, index) => (
+            <tr key={index}>
               {row.map((cell, column) => (
                 <td class="num" key={column}>
                   {cell}
@@ -86,9 +86,9 @@ function TwinTable({ head, rows, label }: Twin & { label: string }) {
           ))}
         </tbody>
       </table>
-      {rows.length > MOST_ROWS && (
+      {rows.length > MAX_ROWS && (
         <p class="soft small">
-          The first {MOST_ROWS} of {rows.length} rows.
+          The first {MAX_ROWS} of {rows.length} rows.
         </p>
       )}
       {rows.length === 0 && <p class="soft small">Nothing to show.</p>}
@@ -97,6 +97,14 @@ function TwinTable({ head, rows, label }: Twin & { label: string }) {
 }
 
 /** Canvas of a figure with a label for screen readers. */
-export function Canvas({ summary, at, class: extra }: { summary: string; at: Ref<HTMLCanvasElement>; class?: string }) {
-  return <canvas ref={at} role="img" aria-label={summary} class={extra} />;
+export function Canvas({
+  summary,
+  canvasRef,
+  class: extra,
+}: {
+  summary: string;
+  canvasRef: Ref<HTMLCanvasElement>;
+  class?: string;
+}) {
+  return <canvas ref={canvasRef} role="img" aria-label={summary} class={extra} />;
 }

@@ -2,7 +2,16 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
-import { cleaned, complaint, fields, range, read, written, type Field, type Schema } from "./fields";
+import {
+  removeUnset,
+  validateField,
+  createFields,
+  describeBounds,
+  parseField,
+  formatField,
+  type Field,
+  type Schema,
+} from "./fields";
 
 export type Values = Readonly<Record<string, unknown>>;
 
@@ -11,19 +20,19 @@ interface FormProps {
   value: Values;
   onChange: (value: Record<string, unknown>) => void;
   /** Names of the first fields; if absent, all fields are shown. */
-  few?: readonly string[];
+  mainFields?: readonly string[];
   /** The API's error messages by path, such as "cores" or "spawn.mean". */
   errors?: Readonly<Record<string, string>>;
 }
 
 /** Body of a form; the caller provides the form element and its button. */
-export function SchemaForm({ schema, value, onChange, few, errors = {} }: FormProps) {
-  const all = fields(schema);
-  const first = few
-    ? few.map((name) => all.find((field) => field.name === name)).filter((field) => field !== undefined)
+export function SchemaForm({ schema, value, onChange, mainFields, errors = {} }: FormProps) {
+  const all = createFields(schema);
+  const first = mainFields
+    ? mainFields.map((name) => all.find((field) => field.name === name)).filter((field) => field !== undefined)
     : all;
   const rest = all.filter((field) => !first.includes(field));
-  const used = rest.filter((field) => value[field.name] !== undefined || trouble(errors, field.name)).length;
+  const used = rest.filter((field) => value[field.name] !== undefined || findError(errors, field.name)).length;
   const show = (list: readonly Field[]) => (
     <FieldList fields={list} value={value} onChange={onChange} errors={errors} path="" />
   );
@@ -43,7 +52,7 @@ export function SchemaForm({ schema, value, onChange, few, errors = {} }: FormPr
   );
 }
 
-function trouble(errors: Readonly<Record<string, string>>, path: string): string | undefined {
+function findError(errors: Readonly<Record<string, string>>, path: string): string | undefined {
   const entry = Object.entries(errors).find(([name]) => name === path || name.startsWith(`${path}.`));
   return entry?.[1];
 }
@@ -57,7 +66,7 @@ interface ListProps {
 }
 
 function FieldList({ fields: list, value, onChange, errors, path }: ListProps) {
-  const set = (name: string, each: unknown) => onChange(cleaned({ ...value, [name]: each }));
+  const set = (name: string, each: unknown) => onChange(removeUnset({ ...value, [name]: each }));
   return (
     <div class="fields">
       {list.map((field) => (
@@ -86,7 +95,7 @@ function FieldInput(props: InputProps) {
   switch (props.field.kind) {
     case "object":
     case "union":
-      return <Nested {...props} />;
+      return <FieldGroup {...props} />;
     case "choice":
       return <Choice {...props} />;
     case "boolean":
@@ -101,11 +110,11 @@ function FieldInput(props: InputProps) {
 }
 
 function hint(field: Field): string {
-  return [field.description.replace(/\.$/, ""), range(field)].filter(Boolean).join("; ");
+  return [field.description.replace(/\.$/, ""), describeBounds(field)].filter(Boolean).join("; ");
 }
 
 /** A labelled input with its hint and error message. */
-function Labelled({
+function LabeledField({
   field,
   error,
   children,
@@ -134,12 +143,12 @@ function Labelled({
 
 function Text({ field, value, onChange, errors, path }: InputProps) {
   // Keep the typed text while it represents the same value.
-  const [typed, setTyped] = useState(written(field, value));
-  const same = JSON.stringify(read(field, typed)) === JSON.stringify(value);
-  const wrong = trouble(errors, path) ?? complaint(field, value);
+  const [typed, setTyped] = useState(formatField(field, value));
+  const same = JSON.stringify(parseField(field, typed)) === JSON.stringify(value);
+  const wrong = findError(errors, path) ?? validateField(field, value);
   const wide = field.kind === "json";
   return (
-    <Labelled field={field} error={wrong}>
+    <LabeledField field={field} error={wrong}>
       {({ id, about }) => (
         <input
           id={id}
@@ -150,23 +159,23 @@ function Text({ field, value, onChange, errors, path }: InputProps) {
           name={path}
           inputMode={field.kind === "number" ? "decimal" : undefined}
           class={wide ? "mono" : "num"}
-          value={same ? typed : written(field, value)}
-          placeholder={written(field, field.default)}
+          value={same ? typed : formatField(field, value)}
+          placeholder={formatField(field, field.default)}
           onInput={(event) => {
             setTyped(event.currentTarget.value);
-            onChange(read(field, event.currentTarget.value));
+            onChange(parseField(field, event.currentTarget.value));
           }}
         />
       )}
-    </Labelled>
+    </LabeledField>
   );
 }
 
 function Choice({ field, value, onChange, errors, path }: InputProps) {
-  const wrong = trouble(errors, path);
+  const wrong = findError(errors, path);
   const usual = field.default === null ? "" : String(field.default);
   return (
-    <Labelled field={field} error={wrong}>
+    <LabeledField field={field} error={wrong}>
       {({ id, about }) => (
         <select
           id={id}
@@ -184,13 +193,13 @@ function Choice({ field, value, onChange, errors, path }: InputProps) {
           ))}
         </select>
       )}
-    </Labelled>
+    </LabeledField>
   );
 }
 
 function Switch({ field, value, onChange, errors, path }: InputProps) {
   const id = useId();
-  const wrong = trouble(errors, path);
+  const wrong = findError(errors, path);
   return (
     <div class="field check">
       <input
@@ -217,11 +226,11 @@ function Choices({ field, value, onChange, errors, path }: InputProps) {
   const values = (Array.isArray(listed) ? listed : [listed]).map(String);
   // Show an empty selection and reject it; inserting the default would look like a lost click.
   const none = value !== undefined && !values.length;
-  const wrong = trouble(errors, path) ?? (none ? "choose at least one" : undefined);
+  const wrong = findError(errors, path) ?? (none ? "choose at least one" : undefined);
   const toggle = (option: string, on: boolean) => {
     const next = (field.item?.options ?? []).filter((each) => (each === option ? on : values.includes(each)));
     const usual = next.length === 1 && next[0] === field.default;
-    onChange(usual ? undefined : field.single && next.length === 1 ? next[0] : next);
+    onChange(usual ? undefined : field.acceptsSingle && next.length === 1 ? next[0] : next);
   };
   return (
     <div class="field" role="group" aria-label={field.label}>
@@ -247,9 +256,9 @@ function Choices({ field, value, onChange, errors, path }: InputProps) {
 }
 
 /** A group of fields; for a union, with a choice of variants. */
-function Nested({ field, value, onChange, errors, path }: InputProps) {
+function FieldGroup({ field, value, onChange, errors, path }: InputProps) {
   const id = useId();
-  const by = field.by ?? "";
+  const by = field.discriminator ?? "";
   const usual = (field.default ?? {}) as Record<string, unknown>;
   const present = (value ?? (field.default === null ? undefined : usual)) as Record<string, unknown> | undefined;
   const variant = field.variants?.find((each) => each.name === present?.[by]);

@@ -1,18 +1,18 @@
 /** The main values of a page in large type, each with its recent history. */
 
 import { Button } from "./button";
-import { sparks } from "./spark";
+import { createSparkline } from "./sparkline";
 
 export interface Headline {
   label: string;
   /** The formatted number. */
   value: string;
   /** Small text after the value, such as its unit or "of 8". */
-  after?: string;
+  suffix?: string;
   /** Explanation in a tooltip. */
   hint?: string;
   /** Recent values, oldest first; null if unknown. */
-  lately?: readonly (number | null)[];
+  history?: readonly (number | null)[];
   tone?: "bad" | "warn" | "soft";
   /** Action that shows more details. */
   onOpen?: () => void;
@@ -22,12 +22,12 @@ export function Headlines({ label, list }: { label: string; list: readonly Headl
   return (
     <section class="headlines ages" aria-label={label}>
       <dl>
-        {list.map((each) => (
-          <div key={each.label} title={each.hint}>
-            <dt>{each.label}</dt>
-            <dd class={each.tone ?? ""}>
-              <Value of={each} />
-              {each.lately && <Sparkline values={each.lately} />}
+        {list.map((headline) => (
+          <div key={headline.label} title={headline.hint}>
+            <dt>{headline.label}</dt>
+            <dd class={headline.tone ?? ""}>
+              <HeadlineValue headline={headline} />
+              {headline.history && <Sparkline values={headline.history} />}
             </dd>
           </div>
         ))}
@@ -36,12 +36,12 @@ export function Headlines({ label, list }: { label: string; list: readonly Headl
   );
 }
 
-function Value({ of: { value, after, onOpen } }: { of: Headline }) {
+function HeadlineValue({ headline: { value, suffix, onOpen } }: { headline: Headline }) {
   const text = (
     <>
       {value}
-      {after && " "}
-      {after && <small>{after}</small>}
+      {suffix && " "}
+      {suffix && <small>{suffix}</small>}
     </>
   );
   if (!onOpen) return <span class="value">{text}</span>;
@@ -53,14 +53,20 @@ function Value({ of: { value, after, onOpen } }: { of: Headline }) {
 }
 
 /** Size of a sparkline in pixels. */
-const [WIDE, TALL] = [96, 24];
+const [SPARKLINE_WIDTH, SPARKLINE_HEIGHT] = [96, 24];
 
 /** Recent values from zero, with gaps. Screen readers skip the sparkline and read the value. */
 export function Sparkline({ values }: { values: readonly (number | null)[] }) {
-  const { line, area, end } = sparks(values, WIDE, TALL);
+  const { line, area, end } = createSparkline(values, SPARKLINE_WIDTH, SPARKLINE_HEIGHT);
   if (!line) return null;
   return (
-    <svg class="sparkline" viewBox={`0 0 ${WIDE} ${TALL}`} width={WIDE} height={TALL} aria-hidden="true">
+    <svg
+      class="sparkline"
+      viewBox={`0 0 ${SPARKLINE_WIDTH} ${SPARKLINE_HEIGHT}`}
+      width={SPARKLINE_WIDTH}
+      height={SPARKLINE_HEIGHT}
+      aria-hidden="true"
+    >
       <path class="area" d={area} />
       <path class="line" d={line} />
       {end && <circle cx={end.x} cy={end.y} r="2" />}

@@ -4,16 +4,16 @@ import { useSignal } from "@preact/signals";
 import { isLoggedIn, logIn, loginError } from "../lib/api";
 import { Dialog } from "./dialog";
 
-export function LogIn() {
-  const given = useSignal("");
-  const trouble = loginError.value;
+export function LoginDialog() {
+  const tokenText = useSignal("");
+  const error = loginError.value;
   return (
     <Dialog title="This cluster needs a token">
       <form
         class="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          void logIn({ token: given.value });
+          void logIn({ token: tokenText.value });
         }}
       >
         <div class="field">
@@ -24,12 +24,12 @@ export function LogIn() {
             autocomplete="off"
             required
             aria-describedby="token-hint"
-            aria-invalid={trouble !== ""}
-            onInput={(event) => (given.value = event.currentTarget.value)}
+            aria-invalid={error !== ""}
+            onInput={(event) => (tokenText.value = event.currentTarget.value)}
           />
-          {trouble && (
+          {error && (
             <p class="error" role="alert">
-              {trouble}
+              {error}
             </p>
           )}
           <p class="hint" id="token-hint">

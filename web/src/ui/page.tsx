@@ -21,19 +21,19 @@ import {
 } from "../lib/live";
 import { chooseTheme, theme, type Theme } from "../lib/theme";
 import { Button } from "./button";
-import { Confirmation, Dialog } from "./dialog";
-import { tables } from "./figure";
-import { later } from "./later";
-import { offered } from "./saving";
-import { Shape } from "./state";
-import { failed, toast, Toasts } from "./toast";
+import { ConfirmationDialog, Dialog } from "./dialog";
+import { isTableMode } from "./figure";
+import { lazy } from "./lazy";
+import { pictureToSave } from "./picture";
+import { StateIcon } from "./state";
+import { showError, showToast, Toasts } from "./toast";
 
 export { now } from "../lib/live";
 
-const SaveDialog = later(() => import("./save").then((part) => part.SaveDialog), 0);
-const LogIn = later(() => import("./login").then((part) => part.LogIn), 0);
+const SaveDialog = lazy(() => import("./save-dialog").then((part) => part.SaveDialog), 0);
+const LogIn = lazy(() => import("./login").then((part) => part.LoginDialog), 0);
 
-const listing = signal(false);
+const isKeyListOpen = signal(false);
 
 /** Render a page, after the login of a one-time link if there is one. */
 export function mount(page: ComponentChild): void {
@@ -50,26 +50,26 @@ export function Page({ current, children }: { current: string; children: Compone
   useEffect(() => {
     startLive();
     return bindShortcuts({
-      "?": { text: "this list", run: () => (listing.value = !listing.value) },
+      "?": { text: "this list", run: () => (isKeyListOpen.value = !isKeyListOpen.value) },
       T: {
         text: "switch between pictures and tables",
         run: () => {
-          tables.value = !tables.value;
-          toast(tables.value ? "Pictures are shown as tables" : "Tables are shown as pictures");
+          isTableMode.value = !isTableMode.value;
+          showToast(isTableMode.value ? "Pictures are shown as tables" : "Tables are shown as pictures");
         },
       },
     });
   }, []);
-  const shown = useComputed(() => (hasSnapshot.value ? age.value : "live"));
+  const displayedAge = useComputed(() => (hasSnapshot.value ? age.value : "live"));
   return (
-    <div data-age={shown.value}>
+    <div data-age={displayedAge.value}>
       <Header current={current} />
       <Banner />
       <main>{children}</main>
       <Toasts />
-      <Confirmation />
-      {listing.value && <KeyList />}
-      {offered.value && <SaveDialog />}
+      <ConfirmationDialog />
+      {isKeyListOpen.value && <KeyList />}
+      {pictureToSave.value && <SaveDialog />}
       {needsToken.value && <LogIn />}
     </div>
   );
@@ -93,12 +93,12 @@ function Header({ current }: { current: string }) {
         role="status"
         title={connectionProblem.value || "following the cluster"}
       >
-        <Shape of={connection.value} />
+        <StateIcon state={connection.value} />
         <span>{connection.value === "denied" ? "not allowed" : connection.value}</span>
       </span>
-      {isLoggedIn.value && <LogOut />}
+      {isLoggedIn.value && <LogoutButton />}
       <ThemeSwitch />
-      <Button class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
+      <Button class="plain" aria-label="Keys" onClick={() => (isKeyListOpen.value = true)}>
         <kbd>?</kbd>
       </Button>
     </header>
@@ -106,7 +106,7 @@ function Header({ current }: { current: string }) {
 }
 
 /** Menu item that logs out the current user. */
-function LogOut() {
+function LogoutButton() {
   const { tenant, token_name: name, token_id: id, scopes } = session.value ?? {};
   return (
     <>
@@ -115,17 +115,17 @@ function LogOut() {
           {tenant}
         </span>
       )}
-      <Button class="plain" onClick={() => void logOut().catch((error: unknown) => failed("Not logged out", error))}>
+      <Button class="plain" onClick={() => void logOut().catch((error: unknown) => showError("Not logged out", error))}>
         Log out
       </Button>
     </>
   );
 }
 
-const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
+const NEXT_THEME: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 
 function ThemeSwitch() {
-  const next = NEXT[theme.value];
+  const next = NEXT_THEME[theme.value];
   return (
     <Button class="plain" aria-label={`Theme: ${theme.value}; change to ${next}`} onClick={() => chooseTheme(next)}>
       <span class="roomy">Theme: </span>
@@ -134,16 +134,16 @@ function ThemeSwitch() {
   );
 }
 
-const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 1000)));
+const retrySeconds = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 1000)));
 
 /** Banner that explains a lost connection, the age of the data and the next attempt. */
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
-  const age = lastMessageAt.value
+  const ageText = lastMessageAt.value
     ? ` The data on this page is ${formatElapsed(Math.max(1, (now.value - lastMessageAt.value) / 1000))} old.`
     : "";
-  const what = {
+  const message = {
     stale: "The cluster has sent nothing for 20 s.",
     reconnecting: `Not live: ${connectionProblem.value}.`,
     offline: "This machine is offline.",
@@ -151,40 +151,40 @@ function Banner() {
       ? "This cluster needs a token."
       : `The cluster refused the requests of this page: ${connectionProblem.value}.`,
   }[state];
-  const again =
+  const retryText =
     state === "reconnecting" || state === "offline" || (state === "denied" && !needsToken.value)
-      ? wait.value
-        ? ` Trying again in ${wait.value} s.`
+      ? retrySeconds.value
+        ? ` Trying again in ${retrySeconds.value} s.`
         : " Trying again."
       : "";
   return (
     <div class={`banner ${state === "stale" ? "" : "bad-wash"}`}>
       <span>
-        {what}
-        {again}
-        {age}
+        {message}
+        {retryText}
+        {ageText}
       </span>
-      {again && <Button onClick={reconnect}>Try now</Button>}
+      {retryText && <Button onClick={reconnect}>Try now</Button>}
     </div>
   );
 }
 
-function spelled(name: string): ComponentChild[] {
+function splitKeys(name: string): ComponentChild[] {
   return name.split(" ").map((key) => <kbd key={key}>{key}</kbd>);
 }
 
 function KeyList() {
-  const seen = new Map<string, { text: string }>();
+  const shortcuts = new Map<string, { text: string }>();
   // Shortcuts bound last take precedence and are listed first.
-  for (const [name, key] of boundShortcuts.value.toReversed().flatMap((set) => Object.entries(set))) {
-    if (!seen.has(name)) seen.set(name, key);
+  for (const [name, shortcut] of boundShortcuts.value.toReversed().flatMap((set) => Object.entries(set))) {
+    if (!shortcuts.has(name)) shortcuts.set(name, shortcut);
   }
   return (
-    <Dialog title="Keys" onClose={() => (listing.value = false)}>
+    <Dialog title="Keys" onClose={() => (isKeyListOpen.value = false)}>
       <dl class="key-list">
-        {[...seen].map(([name, key]) => [
-          <dt key={name}>{spelled(name)}</dt>,
-          <dd key={`${name}-text`}>{key.text}</dd>,
+        {[...shortcuts].map(([name, shortcut]) => [
+          <dt key={name}>{splitKeys(name)}</dt>,
+          <dd key={`${name}-text`}>{shortcut.text}</dd>,
         ])}
       </dl>
     </Dialog>

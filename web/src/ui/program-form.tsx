@@ -5,28 +5,28 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import { get, type Artifact } from "../lib/api";
 import { formatInteger } from "../lib/format";
-import { cleaned, type Schema } from "./fields";
+import { removeUnset, type Schema } from "./fields";
 import { SchemaForm } from "./form";
 import {
-  artifactText,
-  commandOf,
-  commandText,
-  commandTrouble,
-  envOf,
-  envText,
+  describeArtifact,
+  parseCommand,
+  formatCommand,
+  checkCommand,
+  parseEnvironment,
+  formatEnvironment,
   GROUPS,
-  inner,
-  itemsOf,
-  itemsText,
-  only,
-  others,
-  OWN,
-  setWords,
-  timesOf,
-  wayOf,
-  type Times,
+  objectSchema,
+  parseItems,
+  formatItems,
+  selectParameters,
+  otherParameters,
+  MAIN_PARAMETERS,
+  describeSetFields,
+  repetitionOf,
+  commandForm,
+  type Repetition,
   type Values,
-  type Way,
+  type CommandForm,
 } from "./program";
 
 interface Props {
@@ -38,7 +38,7 @@ interface Props {
 
 export function ProgramForm(props: Props) {
   const { schema, value, onChange, errors } = props;
-  const set = (next: Values) => onChange(cleaned({ ...value, ...next }));
+  const set = (next: Values) => onChange(removeUnset({ ...value, ...next }));
   const artifacts = useSignal<readonly Artifact[]>([]);
   useEffect(() => {
     get<{ artifacts: Artifact[] }>("/api/artifacts", { limit: 1000 }).then(
@@ -46,13 +46,13 @@ export function ProgramForm(props: Props) {
       () => undefined, // users without permission to list artifacts can still name one
     );
   }, []);
-  const rest = others(schema);
+  const rest = otherParameters(schema);
   return (
     <div class="stack program-form">
-      <What value={value} error={errors.command} onChange={set} />
-      <Often value={value} errors={errors} onChange={set} artifacts={artifacts.value} />
+      <CommandField value={value} error={errors.command} onChange={set} />
+      <RepetitionFields value={value} errors={errors} onChange={set} artifacts={artifacts.value} />
       <div>
-        <Files
+        <FileField
           label="files"
           hint="A folder stored in the cluster, for example with cluster artifact put; each run gets a copy of it"
           value={value.files}
@@ -61,15 +61,17 @@ export function ProgramForm(props: Props) {
           onChange={(files) => set({ files })}
         />
       </div>
-      <SchemaForm schema={only(schema, ["outputs"])} value={value} errors={errors} onChange={onChange} />
-      <Needs {...props} />
+      <SchemaForm schema={selectParameters(schema, ["outputs"])} value={value} errors={errors} onChange={onChange} />
+      <RequirementFields {...props} />
       {GROUPS.map(({ title, names }) => (
         <Group key={title} title={title} schema={schema} names={names} value={value} errors={errors}>
-          {names.includes("env") && <Env value={value.env} error={errors.env} onChange={(env) => set({ env })} />}
+          {names.includes("env") && (
+            <EnvironmentField value={value.env} error={errors.env} onChange={(env) => set({ env })} />
+          )}
           <SchemaForm
-            schema={only(
+            schema={selectParameters(
               schema,
-              names.filter((name) => !OWN.includes(name as never)),
+              names.filter((name) => !MAIN_PARAMETERS.includes(name as never)),
             )}
             value={value}
             errors={errors}
@@ -79,7 +81,7 @@ export function ProgramForm(props: Props) {
       ))}
       {rest.length > 0 && (
         <Group title="More parameters" schema={schema} names={rest} value={value} errors={errors}>
-          <SchemaForm schema={only(schema, rest)} value={value} errors={errors} onChange={onChange} />
+          <SchemaForm schema={selectParameters(schema, rest)} value={value} errors={errors} onChange={onChange} />
         </Group>
       )}
     </div>
@@ -97,7 +99,7 @@ interface GroupProps {
 
 /** A folded group of fields, open if a field is set or invalid. */
 function Group({ title, schema, names, value, errors, children }: GroupProps) {
-  const words = setWords(schema, value, names);
+  const words = describeSetFields(schema, value, names);
   const wrong = Object.keys(errors).some((path) => names.includes(path.split(".")[0] ?? ""));
   const [first] = useState(words !== "");
   return (
@@ -111,8 +113,8 @@ function Group({ title, schema, names, value, errors, children }: GroupProps) {
 }
 
 /** Requirements on a runner: the fields of one parameter. */
-function Needs({ schema, value, onChange, errors }: Props) {
-  const own = inner(schema, "requirements");
+function RequirementFields({ schema, value, onChange, errors }: Props) {
+  const own = objectSchema(schema, "requirements");
   if (!own) return null;
   const given = (value.requirements ?? {}) as Values;
   const wrong = Object.fromEntries(
@@ -122,7 +124,7 @@ function Needs({ schema, value, onChange, errors }: Props) {
     }),
   );
   const change = (next: Record<string, unknown>) =>
-    onChange(cleaned({ ...value, requirements: Object.keys(next).length ? next : undefined }));
+    onChange(removeUnset({ ...value, requirements: Object.keys(next).length ? next : undefined }));
   return (
     <Group
       title="GPUs, CPUs and memory"
@@ -143,7 +145,7 @@ interface FieldProps {
   children: (ids: { id: string; about: string; wrong: "true" | undefined }) => ComponentChildren;
 }
 
-function Labelled({ label, hint, error, children }: FieldProps) {
+function LabeledField({ label, hint, error, children }: FieldProps) {
   const id = useId();
   return (
     <div class="field">
@@ -157,7 +159,7 @@ function Labelled({ label, hint, error, children }: FieldProps) {
   );
 }
 
-interface AreaProps {
+interface TextAreaProps {
   name: string;
   label: string;
   hint: ComponentChildren;
@@ -171,11 +173,11 @@ interface AreaProps {
 }
 
 /** Text area that keeps the typed text while it represents the stored value. */
-function Area({ name, label, hint, error, rows, placeholder, text, read, onChange }: AreaProps) {
+function TextArea({ name, label, hint, error, rows, placeholder, text, read, onChange }: TextAreaProps) {
   const [typed, setTyped] = useState(text);
   const same = JSON.stringify(read(typed)) === JSON.stringify(read(text));
   return (
-    <Labelled label={label} hint={hint} error={error}>
+    <LabeledField label={label} hint={hint} error={error}>
       {({ id, about, wrong }) => (
         <textarea
           id={id}
@@ -193,18 +195,18 @@ function Area({ name, label, hint, error, rows, placeholder, text, read, onChang
           }}
         />
       )}
-    </Labelled>
+    </LabeledField>
   );
 }
 
-interface PickProps<T extends string> {
+interface ChoiceProps<T extends string> {
   label: string;
   options: readonly (readonly [T, string])[];
   value: T;
   onPick: (value: T) => void;
 }
 
-function Pick<T extends string>({ label, options, value, onPick }: PickProps<T>) {
+function ChoiceField<T extends string>({ label, options, value, onPick }: ChoiceProps<T>) {
   const name = useId();
   return (
     <div class="row" role="radiogroup" aria-label={label}>
@@ -223,16 +225,16 @@ interface PartProps {
   onChange: (next: Values) => void;
 }
 
-function What({ value, error, onChange }: PartProps & { error: string | undefined }) {
-  const [way, setWay] = useState<Way>(value.command === undefined ? "shell" : wayOf(value.command));
-  const current = value.command === undefined ? way : wayOf(value.command);
-  const pick = (next: Way) => {
+function CommandField({ value, error, onChange }: PartProps & { error: string | undefined }) {
+  const [way, setWay] = useState<CommandForm>(value.command === undefined ? "shell" : commandForm(value.command));
+  const current = value.command === undefined ? way : commandForm(value.command);
+  const pick = (next: CommandForm) => {
     setWay(next);
-    if (value.command !== undefined) onChange({ command: commandOf(commandText(value.command), next) });
+    if (value.command !== undefined) onChange({ command: parseCommand(formatCommand(value.command), next) });
   };
   return (
     <div class="stack">
-      <Pick
+      <ChoiceField
         label="Command format"
         options={[
           ["shell", "Shell line"],
@@ -241,7 +243,7 @@ function What({ value, error, onChange }: PartProps & { error: string | undefine
         value={current}
         onPick={pick}
       />
-      <Area
+      <TextArea
         key={current}
         name="command"
         label="command"
@@ -254,23 +256,23 @@ function What({ value, error, onChange }: PartProps & { error: string | undefine
             ? "for /bin/sh; $CLUSTER_UNIT is the number of the run, from 0"
             : 'one argument per line, without quotes; {unit} and {item} are replaced, except in {"literal": "TEXT"}'
         }
-        error={error ?? commandTrouble(value.command)}
-        text={commandText(value.command)}
-        read={(text) => commandOf(text, current)}
+        error={error ?? checkCommand(value.command)}
+        text={formatCommand(value.command)}
+        read={(text) => parseCommand(text, current)}
         onChange={(command) => onChange({ command })}
       />
     </div>
   );
 }
 
-interface OftenProps extends PartProps {
+interface RepetitionProps extends PartProps {
   errors: Readonly<Record<string, string>>;
   artifacts: readonly Artifact[];
 }
 
-function Often({ value, errors, onChange, artifacts }: OftenProps) {
-  const [picked, setPicked] = useState<Times>(timesOf(value));
-  const pick = (next: Times) => {
+function RepetitionFields({ value, errors, onChange, artifacts }: RepetitionProps) {
+  const [picked, setPicked] = useState<Repetition>(repetitionOf(value));
+  const pick = (next: Repetition) => {
     setPicked(next);
     onChange({
       count: next === "items" ? undefined : value.count,
@@ -280,7 +282,7 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
   };
   return (
     <div class="stack">
-      <Pick
+      <ChoiceField
         label="Number of runs"
         options={[
           ["count", "A fixed number"],
@@ -291,20 +293,20 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
         onPick={pick}
       />
       {picked === "items" ? (
-        <Area
+        <TextArea
           name="items"
           label="items"
           rows={4}
           placeholder={'first\nsecond\n{"rate": 0.1}'}
           hint="One item per line, as text or JSON. A run gets its item as $CLUSTER_ITEM or {item}"
           error={errors.items}
-          text={itemsText(value.items)}
-          read={itemsOf}
+          text={formatItems(value.items)}
+          read={parseItems}
           onChange={(items) => onChange({ items })}
         />
       ) : (
         <div class="fields">
-          <Labelled label="count" hint={`Runs, 1 to ${formatInteger(100_000)}`} error={errors.count}>
+          <LabeledField label="count" hint={`Runs, 1 to ${formatInteger(100_000)}`} error={errors.count}>
             {({ id, about, wrong }) => (
               <input
                 id={id}
@@ -316,12 +318,12 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
                 aria-invalid={wrong}
                 placeholder="1"
                 value={value.count === undefined ? "" : String(value.count)}
-                onInput={(event) => onChange({ count: numberOf(event.currentTarget.value) })}
+                onInput={(event) => onChange({ count: parseNumber(event.currentTarget.value) })}
               />
             )}
-          </Labelled>
+          </LabeledField>
           {picked === "file" && (
-            <Files
+            <FileField
               label="file of items"
               hint="An artifact with one file of JSON lines, one line per run"
               value={value.items_artifact}
@@ -337,12 +339,12 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
 }
 
 /** Parse an integer; invalid text is sent unchanged, so that the API reports the error. */
-function numberOf(text: string): unknown {
+function parseNumber(text: string): unknown {
   const plain = text.trim();
   return plain === "" ? undefined : /^\d{1,15}$/.test(plain) ? Number(plain) : plain;
 }
 
-interface FilesProps {
+interface FileFieldProps {
   label: string;
   hint: string;
   value: unknown;
@@ -351,11 +353,11 @@ interface FilesProps {
   onChange: (value: string | undefined) => void;
 }
 
-function Files({ label, hint, value, error, artifacts, onChange }: FilesProps) {
+function FileField({ label, hint, value, error, artifacts, onChange }: FileFieldProps) {
   const given = typeof value === "string" ? value : "";
   const known = artifacts.some((each) => each.artifact_id === given);
   return (
-    <Labelled label={label} hint={hint} error={error}>
+    <LabeledField label={label} hint={hint} error={error}>
       {({ id, about, wrong }) => (
         <select
           id={id}
@@ -368,16 +370,16 @@ function Files({ label, hint, value, error, artifacts, onChange }: FilesProps) {
           {given && !known && <option value={given}>{given}</option>}
           {artifacts.map((each) => (
             <option key={each.artifact_id} value={each.artifact_id}>
-              {artifactText(each)}
+              {describeArtifact(each)}
             </option>
           ))}
         </select>
       )}
-    </Labelled>
+    </LabeledField>
   );
 }
 
-function Env({
+function EnvironmentField({
   value,
   error,
   onChange,
@@ -387,15 +389,15 @@ function Env({
   onChange: (v: unknown) => void;
 }) {
   return (
-    <Area
+    <TextArea
       name="env"
       label="environment"
       rows={3}
       placeholder="OMP_NUM_THREADS=4"
       hint="NAME=value, one per line. For passwords, enter names of secrets below."
       error={error}
-      text={envText(value)}
-      read={envOf}
+      text={formatEnvironment(value)}
+      read={parseEnvironment}
       onChange={onChange}
     />
   );

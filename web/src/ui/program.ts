@@ -9,9 +9,9 @@ export type Values = Readonly<Record<string, unknown>>;
 // -- command --------------------------------------------------------------------------------------------------------
 
 /** A shell command, or separate arguments. */
-export type Way = "shell" | "arguments";
+export type CommandForm = "shell" | "arguments";
 
-export function wayOf(command: unknown): Way {
+export function commandForm(command: unknown): CommandForm {
   return Array.isArray(command) ? "arguments" : "shell";
 }
 
@@ -21,18 +21,18 @@ interface Literal {
 }
 
 /** Format a command with one argument per line and literals as JSON. */
-export function commandText(command: unknown): string {
+export function formatCommand(command: unknown): string {
   const line = (each: unknown) => (typeof each === "string" ? each : JSON.stringify(each));
   return Array.isArray(command) ? command.map(line).join("\n") : typeof command === "string" ? command : "";
 }
 
 /** Return the parameter: the text unchanged, or one argument per line. */
-export function commandOf(text: string, way: Way): unknown {
+export function parseCommand(text: string, way: CommandForm): unknown {
   if (!text.trim()) return undefined;
-  return way === "shell" ? text : text.replace(/\n+$/, "").split("\n").map(argumentOf);
+  return way === "shell" ? text : text.replace(/\n+$/, "").split("\n").map(parseArgument);
 }
 
-function argumentOf(line: string): string | Literal {
+function parseArgument(line: string): string | Literal {
   if (!line.startsWith('{"literal":')) return line;
   try {
     const { literal, ...others } = JSON.parse(line) as Literal;
@@ -43,7 +43,7 @@ function argumentOf(line: string): string | Literal {
 }
 
 /** Return a hint if a shell command uses {unit} or arguments use a shell variable. */
-export function commandTrouble(command: unknown): string | undefined {
+export function checkCommand(command: unknown): string | undefined {
   if (typeof command !== "string" || !/\{(unit|item)\}/.test(command)) return undefined;
   return "a shell line has no placeholders: write $CLUSTER_UNIT or $CLUSTER_ITEM, or use the format Arguments";
 }
@@ -51,19 +51,19 @@ export function commandTrouble(command: unknown): string | undefined {
 // -- repetitions ----------------------------------------------------------------------------------------------------
 
 /** A number of units, a list of items, or an artifact with one item per line. */
-export type Times = "count" | "items" | "file";
+export type Repetition = "count" | "items" | "file";
 
-export function timesOf(value: Values): Times {
+export function repetitionOf(value: Values): Repetition {
   return value.items_artifact !== undefined ? "file" : value.items !== undefined ? "items" : "count";
 }
 
 /** Parse one item per line as JSON or else as text. Digits that JSON would change remain text. */
-export function itemsOf(text: string): unknown[] | undefined {
+export function parseItems(text: string): unknown[] | undefined {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
-  return lines.length ? lines.map(itemOf) : undefined;
+  return lines.length ? lines.map(parseItem) : undefined;
 }
 
-function itemOf(line: string): unknown {
+function parseItem(line: string): unknown {
   try {
     const value: unknown = JSON.parse(line);
     const exact = typeof value !== "number" || String(value) === line.trim();
@@ -74,10 +74,10 @@ function itemOf(line: string): unknown {
 }
 
 /** Format a list of items, using JSON for texts that would be parsed differently. */
-export function itemsText(items: unknown): string {
+export function formatItems(items: unknown): string {
   if (!Array.isArray(items)) return "";
   const line = (item: unknown) =>
-    typeof item === "string" && itemOf(item) === item && item.trim() && !item.includes("\n")
+    typeof item === "string" && parseItem(item) === item && item.trim() && !item.includes("\n")
       ? item
       : JSON.stringify(item);
   return items.map(line).join("\n");
@@ -86,7 +86,7 @@ export function itemsText(items: unknown): string {
 // -- environment ----------------------------------------------------------------------------------------------------
 
 /** Parse NAME=value lines. A line without = is a name with an empty value. */
-export function envOf(text: string): Record<string, string> | undefined {
+export function parseEnvironment(text: string): Record<string, string> | undefined {
   const pairs = text
     .split("\n")
     .filter((line) => line.trim() !== "")
@@ -97,7 +97,7 @@ export function envOf(text: string): Record<string, string> | undefined {
   return pairs.length ? Object.fromEntries(pairs) : undefined;
 }
 
-export function envText(env: unknown): string {
+export function formatEnvironment(env: unknown): string {
   if (typeof env !== "object" || env === null) return "";
   return Object.entries(env)
     .map(([name, value]) => `${name}=${value}`)
@@ -107,7 +107,7 @@ export function envText(env: unknown): string {
 // -- files ----------------------------------------------------------------------------------------------------------
 
 /** Describe an artifact by its first name or short ID, and its size. */
-export function artifactText({ artifact_id: id, names, files, bytes: size }: Artifact): string {
+export function describeArtifact({ artifact_id: id, names, files, bytes: size }: Artifact): string {
   const name = names.length ? `${names.join(", ")} (${id.slice(0, 8)})` : id.slice(0, 12);
   return `${name}: ${formatInteger(files)} file${files === 1 ? "" : "s"}, ${formatBytes(size)}`;
 }
@@ -115,7 +115,7 @@ export function artifactText({ artifact_id: id, names, files, bytes: size }: Art
 // -- parts of the schema --------------------------------------------------------------------------------------------
 
 /** Parameters with their own fields above the others. */
-export const OWN = ["command", "count", "items", "items_artifact", "files", "env"] as const;
+export const MAIN_PARAMETERS = ["command", "count", "items", "items_artifact", "files", "env"] as const;
 
 /** Groups of the other parameters, folded by default. */
 export const GROUPS: readonly { title: string; names: readonly string[] }[] = [
@@ -127,7 +127,7 @@ export const GROUPS: readonly { title: string; names: readonly string[] }[] = [
 ];
 
 /** Return the schema with only these parameters in this order. */
-export function only(schema: Schema, names: readonly string[]): Schema {
+export function selectParameters(schema: Schema, names: readonly string[]): Schema {
   const properties = Object.fromEntries(
     names.flatMap((name) => (schema.properties?.[name] ? [[name, schema.properties[name] as Schema]] : [])),
   );
@@ -135,7 +135,7 @@ export function only(schema: Schema, names: readonly string[]): Schema {
 }
 
 /** Return the schema of an object parameter; undefined if the kind does not have it. */
-export function inner(schema: Schema, name: string): Schema | undefined {
+export function objectSchema(schema: Schema, name: string): Schema | undefined {
   const given = schema.properties?.[name];
   const one = [given, ...(given?.anyOf ?? [])].find((each) => each?.$ref || each?.properties);
   const found = one?.$ref ? schema.$defs?.[one.$ref.replace("#/$defs/", "")] : one;
@@ -143,13 +143,13 @@ export function inner(schema: Schema, name: string): Schema | undefined {
 }
 
 /** Return the parameters without a field above. */
-export function others(schema: Schema): string[] {
-  const known = [...OWN, ...GROUPS.flatMap((group) => group.names), "outputs", "requirements"];
+export function otherParameters(schema: Schema): string[] {
+  const known = [...MAIN_PARAMETERS, ...GROUPS.flatMap((group) => group.names), "outputs", "requirements"];
   return Object.keys(schema.properties ?? {}).filter((name) => !known.includes(name));
 }
 
 /** Describe the set fields of a folded group, such as `timeout seconds 60, retries`. */
-export function setWords(schema: Schema, value: Values, names: readonly string[]): string {
+export function describeSetFields(schema: Schema, value: Values, names: readonly string[]): string {
   const word = (name: string) => {
     const each = value[name];
     return `${name.replaceAll("_", " ")}${typeof each === "object" ? "" : ` ${String(each)}`}`;

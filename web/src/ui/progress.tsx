@@ -5,9 +5,9 @@ import { formatCompact, formatInteger, formatPercent, formatRate, formatSeconds 
 import { controlJob, allowedVerbs, type JobVerb } from "../lib/jobs";
 import { isEnded } from "../lib/fleet";
 import { Button } from "./button";
-import { failed } from "./toast";
+import { showError } from "./toast";
 
-export function Bar({ ratio, label }: { ratio: number; label: string }) {
+export function ProgressBar({ ratio, label }: { ratio: number; label: string }) {
   return (
     <span
       class="bar"
@@ -22,28 +22,28 @@ export function Bar({ ratio, label }: { ratio: number; label: string }) {
   );
 }
 
-const WORDS: Record<JobVerb, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry" };
+const VERB_LABELS: Record<JobVerb, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry" };
 
 /** Perform an action on a job and report failures. */
-export async function act(id: string, verb: JobVerb): Promise<void> {
+export async function performVerb(id: string, verb: JobVerb): Promise<void> {
   try {
     await controlJob(id, verb);
   } catch (error) {
-    failed(`${WORDS[verb]} ${id}`, error);
+    showError(`${VERB_LABELS[verb]} ${id}`, error);
   }
 }
 
 interface ProgressProps {
   job: Job;
   /** True to show the buttons that the state allows. */
-  steering?: boolean;
+  hasButtons?: boolean;
   unit?: string;
 }
 
-export function Progress({ job, steering = false, unit = "" }: ProgressProps) {
+export function Progress({ job, hasButtons = false, unit = "" }: ProgressProps) {
   return (
     <div class="progress wide">
-      <Bar ratio={job.progress} label={`job ${job.job_id}`} />
+      <ProgressBar ratio={job.progress} label={`job ${job.job_id}`} />
       <span class="num">{job.state === "done" ? `100\u202f%` : formatPercent(job.progress)}</span>
       {!isEnded(job) && job.rate ? <span class="num">{formatRate(job.rate, unit)}</span> : null}
       {!isEnded(job) && job.eta_seconds !== null ? (
@@ -52,10 +52,10 @@ export function Progress({ job, steering = false, unit = "" }: ProgressProps) {
       <span class="num soft" title={`${formatInteger(job.done)} of ${formatInteger(job.total)}`}>
         {formatCompact(job.done)} of {formatCompact(job.total)}
       </span>
-      {steering &&
+      {hasButtons &&
         allowedVerbs(job).map((verb) => (
-          <Button key={verb} onClick={() => void act(job.job_id, verb)}>
-            {WORDS[verb]}
+          <Button key={verb} onClick={() => void performVerb(job.job_id, verb)}>
+            {VERB_LABELS[verb]}
           </Button>
         ))}
     </div>

@@ -21,7 +21,7 @@ const DASHED = (
 const CHEVRONS = <path d="M1.5 2l4 4-4 4M6.5 2l4 4-4 4" fill="none" stroke="currentColor" stroke-width="1.75" />;
 const TRIANGLE = <path d="M6 1l5.5 10h-11z" fill="none" stroke="currentColor" stroke-width="1.5" />;
 
-const LOOKS: Record<string, [Tone, ComponentChildren]> = {
+const STYLES: Record<string, [Tone, ComponentChildren]> = {
   // jobs
   blocked: ["soft", DASHED],
   queued: ["soft", HOLLOW],
@@ -74,18 +74,18 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
 };
 
 /** The shape alone; place its text next to it. */
-export function Shape({ of }: { of: string }) {
+export function StateIcon({ state: of }: { state: string }) {
   return (
     <svg viewBox="0 0 12 12" aria-hidden="true">
-      {(LOOKS[of] ?? LOOKS.queued)?.[1]}
+      {(STYLES[of] ?? STYLES.queued)?.[1]}
     </svg>
   );
 }
 
-export function State({ of, text }: { of: string; text?: string }) {
+export function StateLabel({ state: of, text }: { state: string; text?: string }) {
   return (
-    <span class="state" data-tone={LOOKS[of]?.[0] ?? "soft"}>
-      <Shape of={of} />
+    <span class="state" data-tone={STYLES[of]?.[0] ?? "soft"}>
+      <StateIcon state={of} />
       <span>{text ?? of}</span>
     </span>
   );

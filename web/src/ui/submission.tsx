@@ -11,23 +11,23 @@ import { formatCurl, formatPython, createSubmission, type Draft, type Submission
 import { Button, TextButton } from "./button";
 import type { Schema } from "./fields";
 import { SchemaForm } from "./form";
-import { later } from "./later";
-import { toast } from "./toast";
+import { lazy } from "./lazy";
+import { showToast } from "./toast";
 
-const ProgramForm = later(() => import("./program-form").then((part) => part.ProgramForm));
+const ProgramForm = lazy(() => import("./program-form").then((part) => part.ProgramForm));
 
 /** Convert an API field such as "parameters.spawn.mean" to the form's field "spawn.mean". */
-function named(text: string): string {
+function formFieldName(text: string): string {
   return text.replace(/^parameters\./, "");
 }
 
-function errorsOf(problem: Problem | undefined): Record<string, string> {
+function fieldErrors(problem: Problem | undefined): Record<string, string> {
   if (!problem?.field) return {};
-  return { [named(problem.field)]: named(problem.detail) };
+  return { [formFieldName(problem.field)]: formFieldName(problem.detail) };
 }
 
 /** Focus the rejected field, unfolding its group. */
-function goToRefused(form: HTMLFormElement | null): void {
+function focusInvalidField(form: HTMLFormElement | null): void {
   const field = form?.querySelector<HTMLElement>("[aria-invalid='true']");
   const folded = field?.closest("details");
   if (folded) folded.open = true;
@@ -38,67 +38,67 @@ interface KindFormProps {
   kind: Kind;
   /** Kinds to choose from; if absent, the kind is fixed. */
   kinds?: readonly Kind[];
-  given: Draft;
+  draft: Draft;
   onChange: (draft: Draft) => void;
   onSubmitted: (job: string) => void;
 }
 
 /** Form that submits its draft and shows the API's response. */
-export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: KindFormProps) {
+export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindFormProps) {
   const problem = useSignal<Problem | undefined>(undefined);
-  const busy = useSignal(false);
+  const isBusy = useSignal(false);
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
-    if (problem.value) goToRefused(form.current);
+    if (problem.value) focusInvalidField(form.current);
   }, [problem.value]);
-  const change = (next: Partial<Draft>) => onChange({ ...given, kind: kind.type, ...next });
+  const change = (next: Partial<Draft>) => onChange({ ...draft, kind: kind.type, ...next });
   const schema = kind.schema as Schema;
   // Programs run on runners, so there is no device to choose.
-  const programs = KINDS[kind.type]?.hasPrograms;
-  const errors = errorsOf(problem.value);
-  const placed = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);
+  const hasPrograms = KINDS[kind.type]?.hasPrograms;
+  const errors = fieldErrors(problem.value);
+  const hasVisibleField = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);
   const send = async (event: Event) => {
     event.preventDefault();
-    if (busy.peek()) return;
-    busy.value = true;
+    if (isBusy.peek()) return;
+    isBusy.value = true;
     problem.value = undefined;
     try {
-      const options = { priority: given.priority, ...(programs ? {} : { device: given.device }) };
-      const answer = await sendSubmission(kind.type, given.parameters, options);
-      const wait = answer.estimated_wait_seconds;
-      toast(
+      const options = { priority: draft.priority, ...(hasPrograms ? {} : { device: draft.device }) };
+      const submission = await sendSubmission(kind.type, draft.parameters, options);
+      const wait = submission.estimated_wait_seconds;
+      showToast(
         wait === null
-          ? `Job ${answer.job_id} waits: no live worker serves its queue`
-          : `Job ${answer.job_id} submitted${wait > 1 ? `; it waits about ${formatSeconds(wait)}` : ""}`,
+          ? `Job ${submission.job_id} waits: no live worker serves its queue`
+          : `Job ${submission.job_id} submitted${wait > 1 ? `; it waits about ${formatSeconds(wait)}` : ""}`,
       );
-      onSubmitted(answer.job_id);
+      onSubmitted(submission.job_id);
     } catch (error) {
       problem.value = asProblem(error);
     }
-    busy.value = false;
+    isBusy.value = false;
   };
   return (
     <form ref={form} class="stack" onSubmit={(event) => void send(event)} noValidate>
       <div class="fields">
-        {all && (
-          <Option
+        {kinds && (
+          <SelectField
             title="kind"
-            options={all.map((each) => each.type)}
+            options={kinds.map((each) => each.type)}
             value={kind.type}
             onChange={(name) => change({ kind: name, parameters: {} })}
           />
         )}
-        <Option
+        <SelectField
           title="priority"
           options={["high", "normal", "low"]}
-          value={given.priority}
+          value={draft.priority}
           onChange={(priority) => change({ priority })}
         />
-        {!programs && (
-          <Option
+        {!hasPrograms && (
+          <SelectField
             title="device"
             options={["any", "cpu", "gpu"]}
-            value={given.device}
+            value={draft.device}
             onChange={(device) => change({ device })}
           />
         )}
@@ -107,44 +107,46 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
         {kind.summary}{" "}
         <TextButton onClick={() => change({ parameters: { ...kind.example } })}>Fill in an example</TextButton>
       </p>
-      {programs ? (
+      {hasPrograms ? (
         <ProgramForm
           schema={schema}
-          value={given.parameters}
+          value={draft.parameters}
           errors={errors}
           onChange={(parameters) => change({ parameters })}
         />
       ) : (
         <SchemaForm
           schema={schema}
-          value={given.parameters}
-          few={KINDS[kind.type]?.mainParameters}
+          value={draft.parameters}
+          mainFields={KINDS[kind.type]?.mainParameters}
           errors={errors}
           onChange={(parameters) => change({ parameters })}
         />
       )}
-      {problem.value && (!placed || !problem.value.field) && (
+      {problem.value && (!hasVisibleField || !problem.value.field) && (
         <p class="trouble" role="alert">
-          {named(problem.value.detail)}
+          {formFieldName(problem.value.detail)}
         </p>
       )}
-      {problem.value && placed && (
+      {problem.value && hasVisibleField && (
         <p class="bad" role="alert">
-          Refused: {named(problem.value.detail)}
+          Refused: {formFieldName(problem.value.detail)}
         </p>
       )}
       <div class="dialog-foot">
-        <Copies submission={createSubmission({ ...given, kind: kind.type, device: programs ? "any" : given.device })} />
+        <CopyButtons
+          submission={createSubmission({ ...draft, kind: kind.type, device: hasPrograms ? "any" : draft.device })}
+        />
         <span class="grow" />
-        <button type="submit" class="primary" disabled={busy.value}>
-          {busy.value ? "Submitting" : "Submit"}
+        <button type="submit" class="primary" disabled={isBusy.value}>
+          {isBusy.value ? "Submitting" : "Submit"}
         </button>
       </div>
     </form>
   );
 }
 
-function Option<T extends string>({
+function SelectField<T extends string>({
   title,
   options,
   value,
@@ -169,16 +171,16 @@ function Option<T extends string>({
   );
 }
 
-function Copies({ submission }: { submission: Submission }) {
-  const give = async (name: string, text: string) => {
-    toast((await copyText(text)) ? `Copied as ${name}` : "The browser does not allow this page to copy");
+function CopyButtons({ submission }: { submission: Submission }) {
+  const copyAs = async (name: string, text: string) => {
+    showToast((await copyText(text)) ? `Copied as ${name}` : "The browser does not allow this page to copy");
   };
   return (
     <>
-      <Button onClick={() => void give("curl", formatCurl(submission, location.origin, isLoggedIn.value))}>
+      <Button onClick={() => void copyAs("curl", formatCurl(submission, location.origin, isLoggedIn.value))}>
         Copy as curl
       </Button>
-      <Button onClick={() => void give("Python", formatPython(submission, location.origin))}>Copy as Python</Button>
+      <Button onClick={() => void copyAs("Python", formatPython(submission, location.origin))}>Copy as Python</Button>
     </>
   );
 }

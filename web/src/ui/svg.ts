@@ -25,11 +25,11 @@ const ANCHORS: Record<string, string> = { center: "middle", right: "end", end: "
 /** Vertical offset of text baselines as a fraction of the font size. */
 const SHIFTS: Record<string, number> = { middle: 0.35, top: 0.8, hanging: 0.8, bottom: -0.2, ideographic: -0.2 };
 
-function number(value: number): string {
+function formatNumber(value: number): string {
   return String(Math.round(value * 100) / 100);
 }
 
-function escaped(text: string): string {
+function escapeXml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }
 
@@ -116,23 +116,23 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   }
 
   moveTo(x: number, y: number): void {
-    this.path += `M${number(x)} ${number(y)}`;
+    this.path += `M${formatNumber(x)} ${formatNumber(y)}`;
   }
 
   lineTo(x: number, y: number): void {
-    this.path += `${this.path ? "L" : "M"}${number(x)} ${number(y)}`;
+    this.path += `${this.path ? "L" : "M"}${formatNumber(x)} ${formatNumber(y)}`;
   }
 
   quadraticCurveTo(x1: number, y1: number, x: number, y: number): void {
-    this.path += `Q${[x1, y1, x, y].map(number).join(" ")}`;
+    this.path += `Q${[x1, y1, x, y].map(formatNumber).join(" ")}`;
   }
 
   bezierCurveTo(x1: number, y1: number, x2: number, y2: number, x: number, y: number): void {
-    this.path += `C${[x1, y1, x2, y2, x, y].map(number).join(" ")}`;
+    this.path += `C${[x1, y1, x2, y2, x, y].map(formatNumber).join(" ")}`;
   }
 
   rect(x: number, y: number, width: number, height: number): void {
-    this.path += `M${number(x)} ${number(y)}h${number(width)}v${number(height)}h${number(-width)}Z`;
+    this.path += `M${formatNumber(x)} ${formatNumber(y)}h${formatNumber(width)}v${formatNumber(height)}h${formatNumber(-width)}Z`;
   }
 
   arc(x: number, y: number, radius: number, from: number, to: number, anticlockwise = false): void {
@@ -140,8 +140,8 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     const place = (angle: number) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)] as const;
     const along = (until: number, large: boolean) => {
       const [toX, toY] = place(until);
-      this.path += `A${[radius, radius].map(number).join(" ")} 0 ${large ? 1 : 0} ${anticlockwise ? 0 : 1} `;
-      this.path += `${number(toX)} ${number(toY)}`;
+      this.path += `A${[radius, radius].map(formatNumber).join(" ")} 0 ${large ? 1 : 0} ${anticlockwise ? 0 : 1} `;
+      this.path += `${formatNumber(toX)} ${formatNumber(toY)}`;
     };
     this.lineTo(...place(from));
     const turn = anticlockwise ? -1 : 1;
@@ -166,7 +166,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     this.clips += 1;
     const id = `clip-${this.clips}`;
     const within = this.clipped ? ` clip-path="url(#${this.clipped})"` : "";
-    const shape = `<path d="${this.path}" transform="matrix(${this.matrix.map(number).join(" ")})"/>`;
+    const shape = `<path d="${this.path}" transform="matrix(${this.matrix.map(formatNumber).join(" ")})"/>`;
     this.parts.push(`<clipPath id="${id}"${within}>${shape}</clipPath>`);
     this.clipped = id;
   }
@@ -178,12 +178,12 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   }
 
   fillRect(x: number, y: number, width: number, height: number): void {
-    this.add("rect", `${box(x, y, width, height)} ${this.filled()}`);
+    this.add("rect", `${rectPath(x, y, width, height)} ${this.filled()}`);
   }
 
   strokeRect(x: number, y: number, width: number, height: number): void {
     // SVG does not draw rectangles without width or height, so draw them as lines.
-    const shape = `d="M${number(x)} ${number(y)}h${number(width)}v${number(height)}h${number(-width)}Z"`;
+    const shape = `d="M${formatNumber(x)} ${formatNumber(y)}h${formatNumber(width)}v${formatNumber(height)}h${formatNumber(-width)}Z"`;
     this.add("path", `${shape} ${this.stroked()}`);
   }
 
@@ -196,9 +196,9 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     const shift = (SHIFTS[this.textBaseline] ?? 0) * size;
     this.add(
       "text",
-      `x="${number(x)}" y="${number(y + shift)}" font-size="${number(size)}" font-family="${escaped(family)}"${bold}` +
+      `x="${formatNumber(x)}" y="${formatNumber(y + shift)}" font-size="${formatNumber(size)}" font-family="${escapeXml(family)}"${bold}` +
         `${anchor ? ` text-anchor="${anchor}"` : ""} ${this.filled()}`,
-      escaped(text),
+      escapeXml(text),
     );
   }
 
@@ -209,31 +209,32 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   /** Embed pixels as an image. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width = image.width, height = image.height): void {
     const smooth = this.imageSmoothingEnabled ? "" : ' style="image-rendering:pixelated"';
-    const place = box(x, y, width, height);
+    const place = rectPath(x, y, width, height);
     this.add("image", `${place} preserveAspectRatio="none" href="${image.toDataURL("image/png")}"${smooth}`);
   }
 
   // -- elements -------------------------------------------------------------------------------------------------------
 
   private filled(): string {
-    return `fill="${escaped(this.fillStyle)}"${this.globalAlpha < 1 ? ` fill-opacity="${this.globalAlpha}"` : ""}`;
+    return `fill="${escapeXml(this.fillStyle)}"${this.globalAlpha < 1 ? ` fill-opacity="${this.globalAlpha}"` : ""}`;
   }
 
   private stroked(): string {
     const more = [
-      this.dash.length ? `stroke-dasharray="${this.dash.map(number).join(" ")}"` : "",
+      this.dash.length ? `stroke-dasharray="${this.dash.map(formatNumber).join(" ")}"` : "",
       this.lineCap === "butt" ? "" : `stroke-linecap="${this.lineCap}"`,
       this.lineJoin === "miter" ? "" : `stroke-linejoin="${this.lineJoin}"`,
       this.globalAlpha < 1 ? `stroke-opacity="${this.globalAlpha}"` : "",
     ].filter(Boolean);
-    return [`fill="none" stroke="${escaped(this.strokeStyle)}" stroke-width="${number(this.lineWidth)}"`, ...more].join(
-      " ",
-    );
+    return [
+      `fill="none" stroke="${escapeXml(this.strokeStyle)}" stroke-width="${formatNumber(this.lineWidth)}"`,
+      ...more,
+    ].join(" ");
   }
 
   private add(name: string, attributes: string, inner = ""): void {
     const turned = this.matrix.every((value, place) => value === [1, 0, 0, 1, 0, 0][place]);
-    const matrix = turned ? "" : ` transform="matrix(${this.matrix.map(number).join(" ")})"`;
+    const matrix = turned ? "" : ` transform="matrix(${this.matrix.map(formatNumber).join(" ")})"`;
     // The clip path is in units of the sheet, so it encloses transformed elements.
     const open = this.clipped ? `<g clip-path="url(#${this.clipped})">` : "";
     const shape = `<${name} ${attributes}${matrix}${inner ? `>${inner}</${name}>` : "/>"}`;
@@ -241,8 +242,8 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   }
 }
 
-function box(x: number, y: number, width: number, height: number): string {
+function rectPath(x: number, y: number, width: number, height: number): string {
   const [left, wide] = width < 0 ? [x + width, -width] : [x, width];
   const [top, tall] = height < 0 ? [y + height, -height] : [y, height];
-  return `x="${number(left)}" y="${number(top)}" width="${number(wide)}" height="${number(tall)}"`;
+  return `x="${formatNumber(left)}" y="${formatNumber(top)}" width="${formatNumber(wide)}" height="${formatNumber(tall)}"`;
 }

@@ -7,31 +7,31 @@ export interface Column<T> {
   title: ComponentChildren;
   cell: (row: T) => ComponentChildren;
   /** True to align numbers at the end. */
-  end?: boolean;
-  wrap?: boolean;
+  isNumeric?: boolean;
+  canWrap?: boolean;
 }
 
 /** Return a column of numbers, which are aligned at the end. */
 export function numberColumn<T>(id: string, title: string, text: (row: T) => ComponentChildren): Column<T> {
-  return { id, title, end: true, cell: (row) => <span class="num">{text(row)}</span> };
+  return { id, title, isNumeric: true, cell: (row) => <span class="num">{text(row)}</span> };
 }
 
 interface TableProps<T> {
   label: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
-  name: (row: T) => string;
+  rowKey: (row: T) => string;
   /** Content for an empty table. */
   empty?: ComponentChildren;
-  open?: string | undefined;
+  openKey?: string | undefined;
   class?: string;
 }
 
-function look<T>(column: Column<T>): string {
-  return [column.end ? "end" : "", column.wrap ? "wrap" : "", `col-${column.id}`].filter(Boolean).join(" ");
+function columnClass<T>(column: Column<T>): string {
+  return [column.isNumeric ? "end" : "", column.canWrap ? "wrap" : "", `col-${column.id}`].filter(Boolean).join(" ");
 }
 
-export function Table<T>({ label, columns, rows, name, empty, open, class: extra }: TableProps<T>) {
+export function Table<T>({ label, columns, rows, rowKey, empty, openKey, class: extra }: TableProps<T>) {
   if (!rows.length && empty) return <>{empty}</>;
   return (
     <div class={`scroll ${extra ?? ""}`} role="region" aria-label={label} tabIndex={0}>
@@ -39,7 +39,7 @@ export function Table<T>({ label, columns, rows, name, empty, open, class: extra
         <thead>
           <tr>
             {columns.map((column) => (
-              <th key={column.id} scope="col" class={look(column)}>
+              <th key={column.id} scope="col" class={columnClass(column)}>
                 {column.title}
               </th>
             ))}
@@ -47,11 +47,11 @@ export function Table<T>({ label, columns, rows, name, empty, open, class: extra
         </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={name(row)} data-row={name(row)} data-open={name(row) === open ? "true" : undefined}>
+            <tr key={rowKey(row)} data-row={rowKey(row)} data-open={rowKey(row) === openKey ? "true" : undefined}>
               {columns.map((column) => (
                 <td
                   key={column.id}
-                  class={look(column)}
+                  class={columnClass(column)}
                   data-title={typeof column.title === "string" ? column.title : undefined}
                 >
                   {column.cell(row)}
@@ -66,7 +66,7 @@ export function Table<T>({ label, columns, rows, name, empty, open, class: extra
 }
 
 /** Placeholder lines for rows that are still loading. */
-export function Skeleton({ rows = 5 }: { rows?: number }) {
+export function LoadingRows({ rows = 5 }: { rows?: number }) {
   return (
     <div aria-busy="true">
       <span class="visually-hidden">Loading</span>
@@ -78,7 +78,7 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
 }
 
 /** Message for an empty list, with advice. */
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+export function EmptyMessage({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
       <h3>{title}</h3>

@@ -20,25 +20,25 @@ interface TabsProps {
 
 const MOVES: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
 
-function middle(element: HTMLElement): number {
+function centerOf(element: HTMLElement): number {
   const { left, width } = element.getBoundingClientRect();
   return left + width / 2;
 }
 
 export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   const bar = useRef<HTMLDivElement>(null);
-  const shown = useRef({ tab: "", left: 0 });
+  const scrollState = useRef({ tab: "", left: 0 });
   useLayoutEffect(() => {
     const box = bar.current;
-    const chosen = box?.querySelector<HTMLElement>('[aria-selected="true"]');
-    if (!box || !chosen) return;
+    const selected = box?.querySelector<HTMLElement>('[aria-selected="true"]');
+    if (!box || !selected) return;
     // Keep the user's scroll position until another tab is selected.
-    if (shown.current.tab === current && shown.current.left !== box.scrollLeft) return;
-    box.scrollLeft += middle(chosen) - middle(box);
-    shown.current = { tab: current, left: box.scrollLeft };
+    if (scrollState.current.tab === current && scrollState.current.left !== box.scrollLeft) return;
+    box.scrollLeft += centerOf(selected) - centerOf(box);
+    scrollState.current = { tab: current, left: box.scrollLeft };
   });
-  const go = (place: number) => {
-    const next = tabs[(place + tabs.length) % tabs.length];
+  const selectTab = (index: number) => {
+    const next = tabs[(index + tabs.length) % tabs.length];
     if (!next) return;
     onChange(next.id);
     bar.current?.querySelector<HTMLElement>(`#tab-${next.id}`)?.focus();
@@ -46,10 +46,10 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   const onKey = (event: KeyboardEvent) => {
     if (event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
     const move = MOVES[event.key];
-    const here = tabs.findIndex((tab) => tab.id === current);
-    if (move) go(here + move);
-    else if (event.key === "Home") go(0);
-    else if (event.key === "End") go(tabs.length - 1);
+    const index = tabs.findIndex((tab) => tab.id === current);
+    if (move) selectTab(index + move);
+    else if (event.key === "Home") selectTab(0);
+    else if (event.key === "End") selectTab(tabs.length - 1);
     else return;
     event.preventDefault();
   };

@@ -9,41 +9,41 @@ interface Toast {
   id: number;
   text: string;
   action?: { text: string; run: () => void } | undefined;
-  lasting: boolean;
+  isLasting: boolean;
 }
 
-const shown = signal<readonly Toast[]>([]);
-const SECONDS = 6;
+const toasts = signal<readonly Toast[]>([]);
+const TOAST_SECONDS = 6;
 let count = 0;
 
 function dismiss(id: number): void {
-  shown.value = shown.value.filter((each) => each.id !== id);
+  toasts.value = toasts.value.filter((each) => each.id !== id);
 }
 
 /** Show a notice with at most one action, such as Undo. */
-export function toast(text: string, action?: Toast["action"], lasting = false): void {
+export function showToast(text: string, action?: Toast["action"], isLasting = false): void {
   count += 1;
   const id = count;
-  const others = shown.value.filter((each) => each.text !== text);
-  shown.value = [...others.slice(-3), { id, text, action, lasting }];
-  if (!lasting) setTimeout(() => dismiss(id), SECONDS * 1000);
+  const others = toasts.value.filter((each) => each.text !== text);
+  toasts.value = [...others.slice(-3), { id, text, action, isLasting }];
+  if (!isLasting) setTimeout(() => dismiss(id), TOAST_SECONDS * 1000);
 }
 
 /** Show the API's error message for a failed action. */
-export function failed(what: string, error: unknown): void {
-  const said = messageOf(error);
+export function showError(subject: string, error: unknown): void {
+  const message = messageOf(error);
   const request = error instanceof Problem && error.request ? ` (request ${error.request})` : "";
-  toast(`${what}: ${said}${request}`, undefined, true);
+  showToast(`${subject}: ${message}${request}`, undefined, true);
 }
 
 /** Await an action, report the outcome, and return whether it succeeded. */
-export async function attempt(what: string, told: string, work: Promise<unknown>): Promise<boolean> {
+export async function runAction(subject: string, successText: string, action: Promise<unknown>): Promise<boolean> {
   try {
-    await work;
-    toast(told);
+    await action;
+    showToast(successText);
     return true;
   } catch (error) {
-    failed(what, error);
+    showError(subject, error);
     return false;
   }
 }
@@ -51,7 +51,7 @@ export async function attempt(what: string, told: string, work: Promise<unknown>
 export function Toasts() {
   return (
     <div class="toasts" role="status" aria-live="polite">
-      {shown.value.map((each) => (
+      {toasts.value.map((each) => (
         <div class="toast" key={each.id}>
           <span class="grow">{each.text}</span>
           {each.action && (

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { grid } from "../../src/density/grid";
+import { createGrid } from "../../src/density/grid";
 import { window } from "../../src/pages/collatz/model/delays";
 import {
   across,
@@ -83,32 +83,32 @@ const exact = window(1n, 1000);
 
 describe("grids", () => {
   it("hold every number once", () => {
-    const cells = grid(100, 50);
+    const cells = createGrid(100, 50);
     expect(paintExact(cells, frame, exact)).toBe(1000);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBe(1000);
     // The number 27 is in column 27 and takes 111 steps.
     expect(cells.cells[Math.floor(111 / 4) * 100 + 2]).toBeGreaterThan(0);
   });
   it("are the same from chunks as from one piece", () => {
-    const [one, two] = [grid(97, 61), grid(97, 61)];
+    const [one, two] = [createGrid(97, 61), createGrid(97, 61)];
     paintExact(one, frame, exact);
     paintExact(two, frame, window(1n, 400));
     paintExact(two, frame, window(401n, 600));
     expect(two).toEqual(one);
   });
   it("show peaks and residues", () => {
-    const cells = grid(1, 1);
+    const cells = createGrid(1, 1);
     paintExact(cells, frame, exact, "peak");
     expect(extent(cells).greatest).toBe(Math.max(...exact.bits));
-    const wide = grid(1000, 200);
+    const wide = createGrid(1000, 200);
     paintExact(wide, frame, exact, "residue", 3);
     expect(wide.cells[111 * 1000 + 26]).toBe(1);
-    const narrow = grid(1, 1);
+    const narrow = createGrid(1, 1);
     paintExact(narrow, frame, exact, "residue", 3);
     expect(narrow.cells[0]).toBe(MIXED);
   });
   it("are thickened without covering anything", () => {
-    const cells = grid(5, 4);
+    const cells = createGrid(5, 4);
     [cells.cells[0], cells.cells[1], cells.cells[19]] = [2, 7, 1];
     const wide = thickened(cells, 2).cells;
     expect([...wide.slice(0, 10)]).toEqual([2, 7, 7, 0, 0, 2, 7, 7, 0, 0]);
@@ -173,13 +173,13 @@ describe("densities of jobs", () => {
     expect(() => fromBinary("j", new ArrayBuffer(16))).toThrow(/packed/);
   });
   it("paint what exact values paint, where columns are pixels", () => {
-    const [one, two] = [grid(10, 200), grid(10, 200)];
+    const [one, two] = [createGrid(10, 200), createGrid(10, 200)];
     paintExact(one, frame, exact);
     paintDensity(two, frame, density);
     expect(two).toEqual(one);
   });
   it("leave no hole and lose no count where columns are wider than pixels", () => {
-    const cells = grid(77, 200);
+    const cells = createGrid(77, 200);
     paintDensity(cells, frame, density);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBeCloseTo(1000, 2);
     for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, place) => place % 77 === x && each > 0)).toBe(true);

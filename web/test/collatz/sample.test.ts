@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from "vitest";
-import { grid } from "../../src/density/grid";
-import { share } from "../../src/density/color";
+import { createGrid } from "../../src/density/grid";
+import { scalePosition } from "../../src/density/color";
 import { joined, left } from "../../src/pages/collatz/model/cover";
 import { window } from "../../src/pages/collatz/model/delays";
 import { expectation, paceOf } from "../../src/pages/collatz/model/estimate";
@@ -107,20 +107,20 @@ describe("a picture of several sources", () => {
   const total = (cells: Float32Array) => sum(cells);
   it("neither counts a number twice nor erases it, where windows meet within a pixel", () => {
     // With 7 pixels, every window ends inside a pixel.
-    const cells = grid(7, 300);
+    const cells = createGrid(7, 300);
     let covered = paintDensity(cells, frame, columns("a", 1n, 10, 100));
     covered = paintDensity(cells, frame, columns("b", 1001n, 10, 100), covered);
     paintDensity(cells, frame, columns("c", 2001n, 4, 500), covered);
     expect(total(cells.cells)).toBeCloseTo(4000, 2);
   });
   it("draws of a coarse window what a fine one leaves, in any place", () => {
-    const cells = grid(500, 300);
+    const cells = createGrid(500, 300);
     const covered = paintDensity(cells, frame, columns("fine", 1501n, 10, 100));
     paintDensity(cells, frame, columns("coarse", 1n, 40, 100), covered);
     expect(total(cells.cells)).toBeCloseTo(4000, 2);
   });
   it("draws exact numbers first, then columns, then a sample", () => {
-    const cells = grid(400, 300);
+    const cells = createGrid(400, 300);
     const exact = window(1n, 1000);
     paintExact(cells, frame, exact);
     const covered = paintDensity(cells, frame, columns("j", 1n, 20, 100), [[0, 1000]]);
@@ -131,7 +131,7 @@ describe("a picture of several sources", () => {
   });
   it("leaves columns out that would be slabs, and a sample stands there", () => {
     const log = { ...frame, log: true };
-    const [slab, cells] = [grid(400, 300), grid(400, 300)];
+    const [slab, cells] = [createGrid(400, 300), createGrid(400, 300)];
     const job = columns("j", 1n, 4, 1000);
     paintDensity(slab, log, job);
     const across = (row: number) => slab.cells.subarray(row * 400, row * 400 + 200);
@@ -155,7 +155,7 @@ describe("colors of more numbers than are computed one by one", () => {
   it("are those of the sample's peaks and residues", () => {
     const peak = drawn("peak");
     expect([peak.source, peak.look.mode]).toEqual(["sample", "value"]);
-    expect(peak.look.most).toBe(some.bits.reduce((most, bits) => Math.max(most, bits), 0));
+    expect(peak.look.max).toBe(some.bits.reduce((most, bits) => Math.max(most, bits), 0));
     const residue = drawn("residue");
     expect(residue.look.mode).toBe("class");
     expect(new Set(residue.grid!.cells)).toEqual(new Set([0, 1, 2, 3, MIXED]));
@@ -171,7 +171,7 @@ describe("colors of more numbers than are computed one by one", () => {
   });
   it("use the whole scale, though each number stands for thousands", () => {
     const { look, grid: cells } = drawn("count");
-    const shares = [...cells!.cells].filter((value) => value > 0).map((value) => share(value, look));
+    const shares = [...cells!.cells].filter((value) => value > 0).map((value) => scalePosition(value, look));
     expect(Math.min(...shares)).toBeLessThan(0.5);
     expect(Math.max(...shares)).toBe(1);
   });

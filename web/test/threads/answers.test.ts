@@ -3,9 +3,9 @@
 import { describe, expect, it } from "vitest";
 import { Problem } from "../../src/lib/api";
 import { flattenParameters, nestParameters } from "../../src/lib/parameters";
-import { advanced, toggled } from "../../src/timeline/clock";
-import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
-import { heights } from "../../src/ui/bins";
+import { advanceClock, toggleClock } from "../../src/timeline/clock";
+import { createPalette, rampColor, type Rgb } from "../../src/timeline/palette";
+import { computeBarHeights } from "../../src/ui/bins";
 import { applying, barsOf, type Cell, type Metric } from "../../src/pages/threads/model/result";
 import { standing } from "../../src/pages/threads/model/standing";
 import { apart, bestOf, linesOf, nearest, sweeps, xOf, yOf } from "../../src/pages/threads/model/sweep";
@@ -127,21 +127,29 @@ it("bars that are not equally wide are as tall as they are dense", () => {
       histograms: { makespan_ns: { bins: Array.from({ length: 40 }, (_, at) => [172 + at, at < 20 ? 10 : 20]) } },
     } as Partial<Cell>),
   );
-  const found = heights(bars);
+  const found = computeBarHeights(bars);
   expect(new Set(bars.map((bar) => bar.count))).toEqual(new Set([10, 20]));
-  expect(found.dense).toBe(true);
-  for (const tall of found.tall) expect(tall).toBeCloseTo(found.tall[0] as number, 6);
-  expect(heights([0, 1, 2].map((from) => ({ from, to: from + 1, count: from })))).toEqual({
-    dense: false,
-    tall: [0, 1, 2],
+  expect(found.isDensity).toBe(true);
+  for (const tall of found.values) expect(tall).toBeCloseTo(found.values[0] as number, 6);
+  expect(computeBarHeights([0, 1, 2].map((from) => ({ from, to: from + 1, count: from })))).toEqual({
+    isDensity: false,
+    values: [0, 1, 2],
   });
-  expect(heights([])).toEqual({ dense: false, tall: [] });
+  expect(computeBarHeights([])).toEqual({ isDensity: false, values: [] });
 });
 
 describe("playback", () => {
   it("begins anew at the end, and stops there", () => {
-    expect(toggled({ at: 100, playing: false, speed: 10 }, 100)).toEqual({ at: 0, playing: true, speed: 10 });
-    expect(advanced({ at: 99, playing: true, speed: 10 }, 100, 5000)).toEqual({ at: 100, playing: false, speed: 10 });
+    expect(toggleClock({ time: 100, isPlaying: false, speed: 10 }, 100)).toEqual({
+      time: 0,
+      isPlaying: true,
+      speed: 10,
+    });
+    expect(advanceClock({ time: 99, isPlaying: true, speed: 10 }, 100, 5000)).toEqual({
+      time: 100,
+      isPlaying: false,
+      speed: 10,
+    });
   });
 });
 
@@ -166,13 +174,13 @@ function apartness(one: Rgb, other: Rgb): number {
 
 describe.each([false, true])("depths in dark %s", (dark) => {
   it.each([1, 2, 5, 30, 64])("of %i: a root is never taken for its children", (deepest) => {
-    const found = palette("depth", dark, deepest);
-    expect(apartness(shadeAt(found, 0), shadeAt(found, 1 / deepest))).toBeGreaterThan(0.15);
+    const found = createPalette("depth", dark, deepest);
+    expect(apartness(rampColor(found, 0), rampColor(found, 1 / deepest))).toBeGreaterThan(0.15);
   });
   it("differ from one to the next in a shallow tree", () => {
-    const found = palette("depth", dark, 5);
+    const found = createPalette("depth", dark, 5);
     for (let depth = 0; depth < 5; depth += 1)
-      expect(apartness(shadeAt(found, depth / 5), shadeAt(found, (depth + 1) / 5))).toBeGreaterThan(0.05);
+      expect(apartness(rampColor(found, depth / 5), rampColor(found, (depth + 1) / 5))).toBeGreaterThan(0.05);
   });
 });
 

@@ -1,10 +1,10 @@
 /** Tests of the Threads page's computations on results and views. */
 
 import { describe, expect, it, vi } from "vitest";
-import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/timeline/view";
+import { viewAround, clampView, panView, formatTick, viewTicks, fullView, zoomView } from "../../src/timeline/view";
 import { flattenParameters, nestParameters } from "../../src/lib/parameters";
-import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
-import { MODES } from "../../src/timeline/lod";
+import { createPalette, rampColor, type Rgb } from "../../src/timeline/palette";
+import { MODES } from "../../src/timeline/sums";
 import { barsOf, binAt, expectedThreads, firstWithin, named, type Cell } from "../../src/pages/threads/model/result";
 
 function cellOf(bins: [number, number][], more: Partial<Cell> = {}): Cell {
@@ -26,18 +26,18 @@ function cellOf(bins: [number, number][], more: Partial<Cell> = {}): Cell {
 describe("view", () => {
   it("zooms around a moment, which stays where it is", () => {
     const view = { t0: 100, t1: 200 };
-    const next = zoomed(view, 0.5, 125, 1000);
+    const next = zoomView(view, 0.5, 125, 1000);
     expect(next).toEqual({ t0: 112.5, t1: 162.5 });
-    expect(zoomed(next, 2, 125, 1000)).toEqual(view);
+    expect(zoomView(next, 2, 125, 1000)).toEqual(view);
   });
   it("never leaves the trace, nor shows less than a few ns", () => {
-    expect(panned({ t0: 0, t1: 100 }, -5, 1000).t0).toBeCloseTo(-20, 9);
-    expect(panned({ t0: 900, t1: 1000 }, 5, 1000).t1).toBeCloseTo(1020, 9);
-    expect(whole(1000)).toEqual({ t0: -20, t1: 1020 });
-    const tiny = zoomed({ t0: 5, t1: 6 }, 1e-9, 5.5, 1000);
+    expect(panView({ t0: 0, t1: 100 }, -5, 1000).t0).toBeCloseTo(-20, 9);
+    expect(panView({ t0: 900, t1: 1000 }, 5, 1000).t1).toBeCloseTo(1020, 9);
+    expect(fullView(1000)).toEqual({ t0: -20, t1: 1020 });
+    const tiny = zoomView({ t0: 5, t1: 6 }, 1e-9, 5.5, 1000);
     expect(tiny.t1 - tiny.t0).toBeGreaterThan(0.01);
-    expect(kept({ t0: 300, t1: 300 }, 1000).t1).toBeGreaterThan(300);
-    expect(around(10, 20, 1000)).toEqual({ t0: 9, t1: 21 });
+    expect(clampView({ t0: 300, t1: 300 }, 1000).t1).toBeGreaterThan(300);
+    expect(viewAround(10, 20, 1000)).toEqual({ t0: 9, t1: 21 });
   });
   it("has round ticks, in the unit of the trace, distinct from each other", () => {
     for (const [t0, t1, until] of [
@@ -46,13 +46,13 @@ describe("view", () => {
       [0, 5e6, 5e6],
       [3, 3.05, 100],
     ] as const) {
-      const { step, at } = ticksOf({ t0, t1 }, 9);
-      const texts = at.map((each) => tickText(each, step, until));
+      const { step, at } = viewTicks({ t0, t1 }, 9);
+      const texts = at.map((each) => formatTick(each, step, until));
       expect(new Set(texts).size).toBe(texts.length);
       expect(at.length).toBeGreaterThan(1);
       expect(at.length).toBeLessThan(12);
     }
-    expect(tickText(500, 500, 2291)).toBe("0.5\u202fms");
+    expect(formatTick(500, 500, 2291)).toBe("0.5\u202fms");
   });
 });
 
@@ -68,11 +68,11 @@ function contrast(one: Rgb, other: Rgb): number {
 it.each(MODES.flatMap((mode) => [false, true].map((dark) => [mode, dark] as const)))(
   "colors by %s, dark %s, stand out from the ground",
   (mode, dark) => {
-    const found = palette(mode, dark);
+    const found = createPalette(mode, dark);
     for (let level = 0; level <= 1; level += 0.05)
-      expect(contrast(shadeAt(found, level), found.ground)).toBeGreaterThanOrEqual(3);
-    expect(contrast(found.steal, found.ground)).toBeGreaterThanOrEqual(3);
-    expect(contrast(found.blocked, found.ground)).toBeGreaterThanOrEqual(3);
+      expect(contrast(rampColor(found, level), found.background)).toBeGreaterThanOrEqual(3);
+    expect(contrast(found.steal, found.background)).toBeGreaterThanOrEqual(3);
+    expect(contrast(found.blocked, found.background)).toBeGreaterThanOrEqual(3);
   },
 );
 

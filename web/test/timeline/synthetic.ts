@@ -36,10 +36,10 @@ export function synthetic(count: number, cores: number): Trace {
       number: new Uint32Array(size),
       depth: new Uint8Array(size),
       work: new Float64Array(size),
-      wanted: new Uint16Array(size),
-      born: new Float64Array(size),
-      begun: new Float64Array(size),
-      ended: new Float64Array(size),
+      requestedChildren: new Uint16Array(size),
+      readyAt: new Float64Array(size),
+      startedAt: new Float64Array(size),
+      endedAt: new Float64Array(size),
       slice: new Uint32Array(size),
     },
     steals: { time: new Float64Array(), from: new Uint16Array(), to: new Uint16Array(), thread: new Uint32Array() },
@@ -67,7 +67,7 @@ function fill(trace: Trace, slice: number, after: number, random: () => number):
   }
   threads.number[slice] = slice;
   threads.work[slice] = (trace.end[slice] as number) - begin;
-  threads.born[slice] = threads.begun[slice] = begin;
-  threads.ended[slice] = trace.end[slice] as number;
+  threads.readyAt[slice] = threads.startedAt[slice] = begin;
+  threads.endedAt[slice] = trace.end[slice] as number;
   threads.slice[slice] = slice;
 }

@@ -1,31 +1,46 @@
 /** Compares traces of the kind `thread` with the figures that its reference measured in the same replicas. */
 
 import { describe, expect, it } from "vitest";
-import { advanced, pace, slot, speedAt, toggled, WHOLE_SECONDS } from "../../src/timeline/clock";
-import { bounds, critical } from "../../src/timeline/critical";
+import {
+  advanceClock,
+  playbackRate,
+  sliderPosition,
+  speedAtPosition,
+  toggleClock,
+  FULL_PLAY_SECONDS,
+  type Clock,
+} from "../../src/timeline/clock";
+import { computeBounds, computeCriticalPath } from "../../src/timeline/critical";
 import { assembled, chromeTrace, csvPieces, CSV_HEAD } from "../../src/pages/threads/model/export";
 import replicas from "./fixtures/replicas.json";
-import { loaded, type Loaded } from "../../src/timeline/load";
-import { before, busyCores, indexed, shade, shadesOf, until } from "../../src/timeline/lod";
+import { loadTrace, type LoadedTrace } from "../../src/timeline/load";
+import {
+  lastStartedSlice,
+  countBusyCores,
+  buildIndex,
+  computePixelShares,
+  createPixelShares,
+  sumBefore,
+} from "../../src/timeline/sums";
 import { lineOf, lines, tests, threadAt } from "../../src/pages/threads/model/log";
 import {
-  buffersOf,
+  collectBuffers,
   coreOf,
-  lineage,
+  ancestorsOf,
   NONE,
-  nameOf,
-  pathOf,
+  threadName,
+  threadPath,
   RUN,
   countUpTo,
-  slicesOf,
+  threadSlices,
   STEAL,
-  within,
+  isDescendant,
   type Trace,
 } from "../../src/timeline/model";
-import { Scanner, type TraceEvent } from "../../src/timeline/scan";
+import { TraceScanner, type TraceEvent } from "../../src/timeline/scan";
 import { binOf, edgesOf, glance, moment, statistics, Waits } from "../../src/pages/threads/model/statistics";
 import { synthetic } from "./synthetic";
-import { childrenOf, heaviestPath, icicle, treeOf, weights } from "../../src/timeline/tree";
+import { childrenOf, heaviestPath, layOutIcicle, buildTree, sumSubtrees } from "../../src/timeline/tree";
 
 type Name = keyof typeof replicas;
 const NAMES = Object.keys(replicas) as Name[];
@@ -43,9 +58,9 @@ function stream(text: string, piece = 1000): ReadableStream<Uint8Array> {
   });
 }
 
-const known = new Map<Name, Promise<Loaded>>();
-function read(name: Name): Promise<Loaded> {
-  const found = known.get(name) ?? loaded(stream(JSON.stringify(replicas[name].trace)));
+const known = new Map<Name, Promise<LoadedTrace>>();
+function read(name: Name): Promise<LoadedTrace> {
+  const found = known.get(name) ?? loadTrace(stream(JSON.stringify(replicas[name].trace)));
   known.set(name, found);
   return found;
 }
@@ -60,7 +75,7 @@ describe("scanner", () => {
       '{"l":[1,[2]]}}\n], "otherData": {"k": "]\\""}}';
     for (let piece = 1; piece <= text.length; piece += 1) {
       const events: TraceEvent[] = [];
-      const scanner = new Scanner((found) => events.push(...found));
+      const scanner = new TraceScanner((found) => events.push(...found));
       for (let at = 0; at < text.length; at += piece) scanner.push(text.slice(at, at + piece));
       expect(scanner.finish()).toEqual({ a: "x\\", traceEvents: [], otherData: { k: ']"' } });
       expect(events).toEqual(JSON.parse(text).traceEvents);
@@ -68,19 +83,19 @@ describe("scanner", () => {
   });
   it("takes the list alone, and refuses what is neither", () => {
     const events: TraceEvent[] = [];
-    const bare = new Scanner((found) => events.push(...found));
+    const bare = new TraceScanner((found) => events.push(...found));
     bare.push('[{"ph":"X","ts":1}]');
     bare.finish();
     expect(events).toHaveLength(1);
-    const other = new Scanner(() => {});
+    const other = new TraceScanner(() => {});
     other.push('{"jobs": []}');
     expect(() => other.finish()).toThrow("not a Chrome trace");
-    const cut = new Scanner(() => {});
+    const cut = new TraceScanner(() => {});
     cut.push('{"traceEvents": [{"ph":"X"');
     expect(() => cut.finish()).toThrow("not a Chrome trace");
   });
   it("names a trace without slices", async () => {
-    await expect(loaded(stream('{"traceEvents": []}'))).rejects.toThrow("no slices");
+    await expect(loadTrace(stream('{"traceEvents": []}'))).rejects.toThrow("no slices");
   });
 });
 
@@ -102,7 +117,7 @@ describe.each(NAMES)("trace %s", (name) => {
   it("numbers parents before children and gives paths back", async () => {
     const { trace } = await read(name);
     const { threads } = trace;
-    const paths = new Set([...threads.parent.keys()].map((thread) => pathOf(threads, thread)));
+    const paths = new Set([...threads.parent.keys()].map((thread) => threadPath(threads, thread)));
     const expected = replicas[name].trace.traceEvents.flatMap((event) =>
       event.ph === "X" && event.args && "path" in event.args ? [event.args.path] : [],
     );
@@ -130,7 +145,7 @@ describe.each(NAMES)("trace %s", (name) => {
   });
   it("draws every pixel as the share of its time", async () => {
     const { trace, index } = await read(name);
-    const out = shadesOf(37);
+    const out = createPixelShares(37);
     for (const [from, to] of [
       [0, 1],
       [0.31, 0.62],
@@ -139,7 +154,7 @@ describe.each(NAMES)("trace %s", (name) => {
       const [t0, t1] = [from * trace.until, to * trace.until];
       const step = (t1 - t0) / 37;
       for (let core = 0; core < trace.cores; core += 1) {
-        shade(trace, index, core, t0, t1, "depth", out);
+        computePixelShares(trace, index, core, t0, t1, "depth", out);
         for (let pixel = 0; pixel < 37; pixel += 1) {
           const [low, high] = [t0 + pixel * step, t0 + (pixel + 1) * step];
           expect(out.busy[pixel]).toBeCloseTo(overlap(trace, core, low, high, [RUN, 2]) / step, 4);
@@ -169,18 +184,18 @@ describe.each(WHOLE)("replica %s, against the reference", (name) => {
       row(name).steal_ns as number,
     );
     expect([found.stolen, trace.steals.time.length]).toEqual([row(name).steals, row(name).steals]);
-    if (name !== "deadlock") expect(found.byDepth).toEqual(replicas[name].by_depth.slice(0, index.deepest + 1));
+    if (name !== "deadlock") expect(found.byDepth).toEqual(replicas[name].by_depth.slice(0, index.maxDepth + 1));
   });
   it("has its work, span and threads alive", async () => {
     const { trace, index } = await read(name);
-    const found = critical(trace);
-    if (name === "deadlock") return expect(found.whole).toBe(false);
+    const found = computeCriticalPath(trace);
+    if (name === "deadlock") return expect(found.isComplete).toBe(false);
     expect(ns(found.work)).toBe((row(name).work_ns as number) + (row(name).overhead_ns as number));
     expect(ns(found.span)).toBe(row(name).span_ns);
     expect(
       found.path.every((thread, place) => place === 0 || trace.threads.parent[thread] === found.path[place - 1]),
     ).toBe(true);
-    const { least, greedy } = bounds(found, trace.cores);
+    const { minMakespan: least, greedyMakespan: greedy } = computeBounds(found, trace.cores);
     expect(trace.until).toBeGreaterThanOrEqual(least - 1e-6);
     if (name === "stealing") expect(greedy).toBeGreaterThan(least);
     const end = moment(trace, index, trace.until);
@@ -200,11 +215,11 @@ describe("lives", () => {
     const { trace, index } = await read("deadlock");
     expect(trace.deadlocked).toBe(true);
     expect(moment(trace, index, trace.until).active).toBeGreaterThan(0);
-    expect([...trace.threads.ended].some((end) => end === Infinity)).toBe(true);
+    expect([...trace.threads.endedAt].some((end) => end === Infinity)).toBe(true);
   });
   it("a thread in turns has all its slices, by time", async () => {
     const { trace } = await read("turns");
-    const counts = [...trace.threads.parent.keys()].map((thread) => slicesOf(trace, thread));
+    const counts = [...trace.threads.parent.keys()].map((thread) => threadSlices(trace, thread));
     expect(Math.max(...counts.map((each) => each.length))).toBeGreaterThan(2);
     for (const each of counts)
       for (const [place, slice] of each.entries())
@@ -213,51 +228,55 @@ describe("lives", () => {
   it("a trace that was cut says so and its open threads live on", async () => {
     const { trace, critical: way } = await read("cut");
     expect(trace.truncated).toBe(true);
-    expect(way.whole).toBe(false);
-    expect([...trace.threads.ended].filter((end) => end === Infinity).length).toBeGreaterThan(0);
+    expect(way.isComplete).toBe(false);
+    expect([...trace.threads.endedAt].filter((end) => end === Infinity).length).toBeGreaterThan(0);
   });
   it("names threads as their line and their path", async () => {
     const { trace, tree } = await read("stealing");
     const thread = threadAt(trace, tree, "T0.2.1");
-    expect(nameOf(trace.threads, thread)).toBe("Thread-0**");
-    expect(lineage(trace.threads, thread).map((each) => pathOf(trace.threads, each))).toEqual(["T0", "T0.2", "T0.2.1"]);
-    expect(within(trace.threads, thread, threadAt(trace, tree, "T0"))).toBe(true);
-    expect(within(trace.threads, thread, threadAt(trace, tree, "T1"))).toBe(false);
+    expect(threadName(trace.threads, thread)).toBe("Thread-0**");
+    expect(ancestorsOf(trace.threads, thread).map((each) => threadPath(trace.threads, each))).toEqual([
+      "T0",
+      "T0.2",
+      "T0.2.1",
+    ]);
+    expect(isDescendant(trace.threads, thread, threadAt(trace, tree, "T0"))).toBe(true);
+    expect(isDescendant(trace.threads, thread, threadAt(trace, tree, "T1"))).toBe(false);
     expect(threadAt(trace, tree, "T0.9")).toBe(NONE);
   });
 });
 
 describe("a million slices", () => {
   const trace = synthetic(1_000_000, 16);
-  const index = indexed(trace);
+  const index = buildIndex(trace);
   it("finds the slice at a moment as a plain search does", () => {
     for (let each = 0; each < 2000; each += 1) {
       const at = (((each * 7919) % 2003) / 2000) * trace.until;
       const core = each % 16;
       const first = trace.lanes[core] as number;
       const last = first + countUpTo(trace.start, at, first, trace.lanes[core + 1]) - 1;
-      expect(before(trace, index, core, at)).toBe(last);
+      expect(lastStartedSlice(trace, index, core, at)).toBe(last);
     }
   });
   it("keeps the whole time at every width", () => {
     const total =
-      until(trace, index, 0, (trace.lanes[4] as number) - 1, 3, trace.until) -
-      until(trace, index, 0, (trace.lanes[3] as number) - 1, 3, 0);
+      sumBefore(trace, index, 0, (trace.lanes[4] as number) - 1, 3, trace.until) -
+      sumBefore(trace, index, 0, (trace.lanes[3] as number) - 1, 3, 0);
     for (const width of [100, 1201]) {
-      const out = shadesOf(width);
-      shade(trace, index, 3, 0, trace.until, "wait", out);
+      const out = createPixelShares(width);
+      computePixelShares(trace, index, 3, 0, trace.until, "wait", out);
       const step = trace.until / width;
       expect(out.busy.reduce((sum, each) => sum + each * step, 0) / total).toBeCloseTo(1, 5);
       expect(Math.max(...out.busy)).toBeLessThanOrEqual(1.00001);
     }
-    const cores = busyCores(trace, index, 0, trace.until, 500);
+    const cores = countBusyCores(trace, index, 0, trace.until, 500);
     expect(Math.max(...cores)).toBeLessThanOrEqual(16.001);
   });
   it("is shaded within a frame", () => {
-    const out = shadesOf(1400);
+    const out = createPixelShares(1400);
     const run = () => {
       const since = performance.now();
-      for (let core = 0; core < 16; core += 1) shade(trace, index, core, 0, trace.until, "depth", out);
+      for (let core = 0; core < 16; core += 1) computePixelShares(trace, index, core, 0, trace.until, "depth", out);
       return performance.now() - since;
     };
     const times = Array.from({ length: 15 }, run).sort((left, right) => left - right);
@@ -303,7 +322,7 @@ describe("statistics", () => {
 describe("tree", () => {
   it("holds every thread once, children by number, weights summed upward", async () => {
     const { trace, tree } = await read("stealing");
-    const found = weights(trace, 0, trace.until);
+    const found = sumSubtrees(trace, 0, trace.until);
     expect(tree.roots.reduce((sum, root) => sum + (tree.count[root] as number), 0)).toBe(trace.threads.parent.length);
     expect(tree.roots.reduce((sum, root) => sum + (found.time[root] as number), 0)).toBeCloseTo(found.total, 6);
     expect(ns(found.total)).toBe(row("stealing").busy_ns);
@@ -316,14 +335,14 @@ describe("tree", () => {
   });
   it("counts only what runs in the window", async () => {
     const { trace } = await read("stealing");
-    expect(weights(trace, trace.until + 1, trace.until + 2).threads).toBe(0);
-    const half = weights(trace, 0, trace.until / 2);
+    expect(sumSubtrees(trace, trace.until + 1, trace.until + 2).threads).toBe(0);
+    const half = sumSubtrees(trace, 0, trace.until / 2);
     expect(half.threads).toBeLessThan(trace.threads.parent.length);
-    expect(half.total).toBeLessThan(weights(trace, 0, trace.until).total);
+    expect(half.total).toBeLessThan(sumSubtrees(trace, 0, trace.until).total);
   });
   it("follows the heaviest child", async () => {
     const { trace, tree } = await read("stealing");
-    const found = weights(trace, 0, trace.until);
+    const found = sumSubtrees(trace, 0, trace.until);
     const path = heaviestPath(tree, found);
     for (const [place, thread] of path.entries()) {
       const beside = childrenOf(tree, path[place - 1] ?? NONE);
@@ -332,9 +351,9 @@ describe("tree", () => {
   });
   it("fills an icicle's width, and heaps what is narrow without losing any", () => {
     const trace = synthetic(20_000, 4);
-    const tree = treeOf(trace);
-    const found = weights(trace, 0, trace.until);
-    const pieces = icicle(tree, found, NONE, 800, 12);
+    const tree = buildTree(trace);
+    const found = sumSubtrees(trace, 0, trace.until);
+    const pieces = layOutIcicle(tree, found, NONE, 800, 12);
     const top = pieces.filter((piece) => piece.row === 0);
     expect(top.reduce((sum, piece) => sum + piece.width, 0)).toBeCloseTo(800, 3);
     expect(top.reduce((sum, piece) => sum + piece.count, 0)).toBe(found.threads);
@@ -384,14 +403,14 @@ describe("export", () => {
     expect(file.traceEvents.filter((each: TraceEvent) => each.ph === "s").length).toBe(
       file.traceEvents.filter((each: TraceEvent) => each.ph === "f").length,
     );
-    const again = await loaded(stream(text));
+    const again = await loadTrace(stream(text));
     for (const part of ["start", "end", "kind", "flags", "wait", "attempts", "victim"] as const) {
       expect([...again.trace[part]].map((value) => ns(value))).toEqual([...trace[part]].map((value) => ns(value)));
     }
     expect(statistics(again.trace, again.index, 0, trace.until).byDepth).toEqual(
       statistics(trace, index, 0, trace.until).byDepth,
     );
-    expect(again.critical.span).toBeCloseTo(critical(trace).span, 3);
+    expect(again.critical.span).toBeCloseTo(computeCriticalPath(trace).span, 3);
   });
   it("writes CSV rows, of a window only those that touch it", async () => {
     const { trace } = await read("turns");
@@ -406,23 +425,24 @@ describe("export", () => {
 
 describe("clock", () => {
   it("plays to the end and stops there, and starts anew from it", () => {
-    let clock = { at: 0, playing: false, speed: 100 };
-    clock = toggled(clock, 5000);
-    clock = advanced(clock, 5000, (WHOLE_SECONDS * 1000) / 100 / 2);
-    expect(clock.at).toBeCloseTo(2500, 6);
-    clock = advanced(clock, 5000, 1e6);
-    expect(clock).toEqual({ at: 5000, playing: false, speed: 100 });
-    expect(toggled(clock, 5000)).toEqual({ at: 0, playing: true, speed: 100 });
-    expect(advanced({ at: 7, playing: false, speed: 1 }, 5000, 1000).at).toBe(7);
+    let clock: Clock = { time: 0, isPlaying: false, speed: 100 };
+    clock = toggleClock(clock, 5000);
+    clock = advanceClock(clock, 5000, (FULL_PLAY_SECONDS * 1000) / 100 / 2);
+    expect(clock.time).toBeCloseTo(2500, 6);
+    clock = advanceClock(clock, 5000, 1e6);
+    expect(clock).toEqual({ time: 5000, isPlaying: false, speed: 100 });
+    expect(toggleClock(clock, 5000)).toEqual({ time: 0, isPlaying: true, speed: 100 });
+    expect(advanceClock({ time: 7, isPlaying: false, speed: 1 }, 5000, 1000).time).toBe(7);
   });
   it("has a slider of equal factors", () => {
-    for (const place of [0, 25, 50, 75, 100]) expect(Math.abs(slot(speedAt(place)) - place)).toBeLessThanOrEqual(1);
-    expect([speedAt(0), speedAt(100), pace(10, 5000)]).toEqual([1, 100, 500]);
+    for (const place of [0, 25, 50, 75, 100])
+      expect(Math.abs(sliderPosition(speedAtPosition(place)) - place)).toBeLessThanOrEqual(1);
+    expect([speedAtPosition(0), speedAtPosition(100), playbackRate(10, 5000)]).toEqual([1, 100, 500]);
   });
 });
 
 it("hands over every buffer once", async () => {
   const found = await read("stealing");
-  const buffers = buffersOf(found);
+  const buffers = collectBuffers(found);
   expect(new Set(buffers).size).toBeGreaterThan(20);
 });

@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect } from "preact/hooks";
 import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { connection } from "../../lib/live";
 import { Button } from "../../ui/button";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
 import { perform } from "./model/acts";
@@ -29,12 +29,12 @@ import {
 } from "./model/state";
 import { Workers } from "./workers";
 
-const Gpus = later(() => import("./gpus").then((part) => part.Gpus));
-const Hosts = later(() => import("./hosts").then((part) => part.Hosts));
-const Services = later(() => import("./services").then((part) => part.Services));
-const Monitoring = later(() => import("./monitoring").then((part) => part.Monitoring));
-const Workflows = later(() => import("./workflows").then((part) => part.Workflows));
-const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDialog), 0);
+const Gpus = lazy(() => import("./gpus").then((part) => part.Gpus));
+const Hosts = lazy(() => import("./hosts").then((part) => part.Hosts));
+const Services = lazy(() => import("./services").then((part) => part.Services));
+const Monitoring = lazy(() => import("./monitoring").then((part) => part.Monitoring));
+const Workflows = lazy(() => import("./workflows").then((part) => part.Workflows));
+const SubmitDialog = lazy(() => import("./submit").then((part) => part.SubmitDialog), 0);
 
 const PANELS: Record<TabName, () => preact.JSX.Element> = {
   overview: Overview,

@@ -14,18 +14,18 @@ import { formatTimestamp, jobTitle } from "../../lib/naming";
 import { createDraft } from "../../lib/submission";
 import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
 import { Button } from "../../ui/button";
-import { useResult } from "../../ui/answer";
+import { useResult } from "../../ui/request";
 import { Progress } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { numberColumn, Skeleton, Table, type Column } from "../../ui/table";
-import { toast } from "../../ui/toast";
+import { StateLabel } from "../../ui/state";
+import { numberColumn, LoadingRows, Table, type Column } from "../../ui/table";
+import { showToast } from "../../ui/toast";
 import { allowed, perform, type Act } from "./model/acts";
 import { eventsOf } from "./model/events";
 import { JobState } from "./job-state";
 import { said } from "./model/happenings";
 import { Outline } from "../../ui/outline";
 import { compose, open } from "./model/state";
-import { Trouble } from "../../ui/trouble";
+import { ErrorMessage } from "../../ui/error-message";
 
 /** Maximum number of jobs listed per relation. */
 const MOST_RELATED = 20;
@@ -59,7 +59,7 @@ export function Drawer({ id }: { id: string }) {
           class="plain"
           onClick={() =>
             void copyText(id).then((done) =>
-              toast(done ? "Copied the job ID" : "The browser does not allow this page to copy"),
+              showToast(done ? "Copied the job ID" : "The browser does not allow this page to copy"),
             )
           }
         >
@@ -78,9 +78,9 @@ export function Drawer({ id }: { id: string }) {
             : `There is no job ${id}, or it belongs to another tenant.`}
         </p>
       ) : missing.value ? (
-        <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
+        <ErrorMessage subject={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
       ) : (
-        <Skeleton rows={6} />
+        <LoadingRows rows={6} />
       )}
     </aside>
   );
@@ -196,7 +196,7 @@ function Who({ job }: { job: Job }) {
   ];
   return (
     <Part title="Computed by">
-      <Table label="Workers of this job" rows={shares} name={([worker]) => worker} columns={columns} />
+      <Table label="Workers of this job" rows={shares} rowKey={([worker]) => worker} columns={columns} />
     </Part>
   );
 }
@@ -221,7 +221,9 @@ function Relations({ job }: { job: Job }) {
   const about = found.value;
   return (
     <Part title="Before and after">
-      {problem.value && <Trouble what="Jobs before and after" problem={problem.value} onRetry={() => void ask()} />}
+      {problem.value && (
+        <ErrorMessage subject="Jobs before and after" problem={problem.value} onRetry={() => void ask()} />
+      )}
       {about ? (
         <>
           {job.root && <Others title="skipped because of" rows={[{ job_id: job.root, state: null }]} count={1} />}
@@ -254,7 +256,7 @@ function Others({ title, rows, count = rows.length }: { title: string; rows: Rel
             <Button class="link mono" onClick={() => open(row.job_id)}>
               {row.job_id}
             </Button>
-            {row.state && <State of={row.state} />}
+            {row.state && <StateLabel state={row.state} />}
           </li>
         ))}
       </ul>
@@ -285,8 +287,8 @@ function Happened({ id }: { id: string }) {
           {list.map((event) => (
             <li key={`${event.id} ${event.type}`}>
               <time class="num soft">{formatClock(event.time)}</time>
-              <State
-                of={event.state ?? ""}
+              <StateLabel
+                state={event.state ?? ""}
                 text={
                   event.type === "progress"
                     ? `${formatCompact(event.done ?? 0)} of ${formatCompact(event.total ?? 0)} units`
@@ -318,11 +320,11 @@ function ResultPart({ job }: { job: Job }) {
       title={shown?.partial && !isEnded(job) ? `Result so far` : "Result"}
       note={shown && <Button onClick={save}>Save as JSON</Button>}
     >
-      {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
+      {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
       {shown ? (
         <Outline value={shown.value} label="Result" />
       ) : (
-        job.state === "done" && !problem && <Skeleton rows={4} />
+        job.state === "done" && !problem && <LoadingRows rows={4} />
       )}
       {job.state !== "done" && some && (
         <Button onClick={() => ask(true)}>{shown ? "Refresh" : "Show the result so far"}</Button>

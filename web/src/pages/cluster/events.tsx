@@ -4,7 +4,7 @@ import type { LiveEvent } from "../../lib/fleet";
 import { formatClock } from "../../lib/format";
 import { shortId } from "../../lib/naming";
 import { TextButton } from "../../ui/button";
-import { State } from "../../ui/state";
+import { StateLabel } from "../../ui/state";
 import { happenings, type Happening } from "./model/happenings";
 import { hasTitle, titleOfJob } from "./model/names";
 import { open, openWorkflow } from "./model/state";
@@ -22,7 +22,7 @@ export function Events({ list }: { list: readonly LiveEvent[] }) {
           <time class="num soft">{formatClock(each.last.time)}</time>
           <Subject of={each} />
           <span class="state-text" title={each.text}>
-            <State of={each.last.state ?? ""} text={each.text} />
+            <StateLabel state={each.last.state ?? ""} text={each.text} />
           </span>
         </li>
       ))}

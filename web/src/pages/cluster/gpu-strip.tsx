@@ -3,7 +3,7 @@
 import type { Gpu } from "../../lib/api";
 import { formatBytes, formatPercent } from "../../lib/format";
 import { TextButton } from "../../ui/button";
-import { State } from "../../ui/state";
+import { StateLabel } from "../../ui/state";
 import { titleOfJob } from "./model/names";
 import { open } from "./model/state";
 
@@ -17,14 +17,14 @@ export function title(gpu: Gpu): string {
 }
 
 export function Owner({ gpu }: { gpu: Gpu }) {
-  if (!gpu.live) return <State of="lost" text="its worker is not live" />;
-  if (!gpu.job) return <State of="idle" text="free" />;
+  if (!gpu.live) return <StateLabel state="lost" text="its worker is not live" />;
+  if (!gpu.job) return <StateLabel state="idle" text="free" />;
   return (
     <>
       <TextButton title={gpu.job} onClick={() => open(gpu.job ?? "")}>
         {titleOfJob(gpu.job, undefined)}
       </TextButton>
-      {idle(gpu) && <State of="stale" text="held, idle" />}
+      {idle(gpu) && <StateLabel state="stale" text="held, idle" />}
     </>
   );
 }

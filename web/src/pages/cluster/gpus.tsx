@@ -4,16 +4,16 @@ import { get, type Gpu, type History } from "../../lib/api";
 import { formatBytes, formatPercent } from "../../lib/format";
 import { hasSnapshot } from "../../lib/live";
 import { Chart, type Series } from "../../ui/chart";
-import { State } from "../../ui/state";
-import { Empty, Skeleton } from "../../ui/table";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows } from "../../ui/table";
 import { Owner, title } from "./gpu-strip";
 import { usePolled, type Polled } from "./model/polled";
 import { fleet, state } from "./model/state";
 import { Range, REFRESH_SECONDS } from "./range";
-import { Trouble } from "../../ui/trouble";
+import { ErrorMessage } from "../../ui/error-message";
 
 export function Gpus() {
-  if (!hasSnapshot.value) return <Skeleton rows={6} />;
+  if (!hasSnapshot.value) return <LoadingRows rows={6} />;
   const gpus = fleet.value.gpus;
   if (!gpus.length) return <NoGpus />;
   return (
@@ -28,7 +28,7 @@ export function Gpus() {
 
 function NoGpus() {
   return (
-    <Empty title="No GPU worker is live">
+    <EmptyMessage title="No GPU worker is live">
       <p>
         This table lists each GPU with its model, the job that holds it, and its utilization, memory, temperature and
         power over the last hour. GPUs that a job holds without using them are marked.
@@ -37,7 +37,7 @@ function NoGpus() {
       <pre>./deploy-cluster.sh docker 3 1</pre>
       <p>Or, if CuPy is installed, add a GPU worker to a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m gpu_worker</pre>
-    </Empty>
+    </EmptyMessage>
   );
 }
 
@@ -48,7 +48,7 @@ function GpuCharts({ gpus }: { gpus: readonly Gpu[] }) {
   );
   return (
     <div class="gpus">
-      {history.value.problem && <Trouble what="history of the GPUs" problem={history.value.problem} />}
+      {history.value.problem && <ErrorMessage subject="history of the GPUs" problem={history.value.problem} />}
       {gpus.map((gpu) => (
         <GpuRow key={gpu.uuid} gpu={gpu} history={history.value} />
       ))}
@@ -79,7 +79,7 @@ function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
           <Owner gpu={gpu} />
         </span>
         {gpu.throttle_reasons?.length ? (
-          <State of="warning" text={`slowed: ${gpu.throttle_reasons.join(", ")}`} />
+          <StateLabel state="warning" text={`slowed: ${gpu.throttle_reasons.join(", ")}`} />
         ) : null}
       </header>
       <div class="multiples">
@@ -89,9 +89,9 @@ function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
             title={chart.title}
             sync="cluster"
             height={96}
-            binary={chart.binary ?? false}
+            isBinary={chart.binary ?? false}
             format={chart.format}
-            least={chart.least?.(gpu) ?? 0}
+            minTop={chart.least?.(gpu) ?? 0}
             times={history.value?.times ?? []}
             series={series(history.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)}
           />

@@ -3,18 +3,25 @@
 import type { Action, Workflow } from "../../lib/api";
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { drawGraph, stepOf, type BoxLook, type Look, type Sign } from "../../graph/draw";
 import {
-  arrived,
+  drawGraph,
+  edgeStep,
+  type BoxContent,
+  type Drawing,
+  type StateStyle,
+  type StateSymbol,
+} from "../../graph/draw";
+import {
+  findNextBox,
   boxAt,
-  fitted,
-  mapOf,
-  mapped,
-  opening,
-  panned,
-  READABLE,
-  showing,
-  zoomed,
+  fitView,
+  mapRect,
+  viewAtMapPoint,
+  initialView,
+  panView,
+  READABLE_SCALE,
+  revealBox,
+  zoomView,
   type View,
 } from "../../graph/view";
 import { formatInteger, formatPercent, formatSeconds } from "../../lib/format";
@@ -32,7 +39,7 @@ const HANDS = matchMedia("(hover: none)").matches
   ? "Drag to move, pinch to zoom, tap an action to open it."
   : "Drag to move, turn the wheel to zoom, click an action to open it.";
 
-const LOOKS: Record<string, readonly [Sign, string]> = {
+const LOOKS: Record<string, readonly [StateSymbol, string]> = {
   waiting: ["dashed", "line-strong"],
   approval: ["triangle", "warn"],
   blocked: ["dashed", "line-strong"],
@@ -47,9 +54,9 @@ const LOOKS: Record<string, readonly [Sign, string]> = {
   cancelled: ["bar", "ink-soft"],
 };
 
-function lookOf(name: string): Look {
+function lookOf(name: string): StateStyle {
   const [sign, color] = LOOKS[name] ?? ["hollow", "ink-soft"];
-  return { sign, color: token(color) };
+  return { symbol: sign, color: token(color) };
 }
 
 /** Select an action; an empty ID clears the selection. */
@@ -80,16 +87,16 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   });
   const moving = useSignal(false);
   const see = useFrames((next: View) => (at.value = next), moving);
-  const fit = () => see(fitted(layout, size()));
-  const show = (box: number) => see(showing(readable(see.latest() ?? fitted(layout, size())), layout, box, size()));
+  const fit = () => see(fitView(layout, size()));
+  const show = (box: number) => see(revealBox(readable(see.latest() ?? fitView(layout, size())), layout, box, size()));
   // Reset the view when the graph appears, is folded or grows.
   useLayoutEffect(() => {
-    at.value = opening(layout, boxes.of[ofInterest(shown) ?? -1], size());
+    at.value = initialView(layout, boxes.boxOfVertex[ofInterest(shown) ?? -1], size());
     see.forget();
     cursor.value = undefined;
   }, [layout]);
   useHands(place, see, () => at.peek(), layout);
-  const boxOfAction = (id: string) => boxes.of[structure.place.get(id) ?? -1];
+  const boxOfAction = (id: string) => boxes.boxOfVertex[structure.place.get(id) ?? -1];
   // Show the action that the URL or the list selects.
   useEffect(() => {
     const box = boxOfAction(state.action.value);
@@ -98,7 +105,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   const zoom = (by: number) => {
     const { width, height } = size();
     const now = see.latest() ?? at.peek();
-    if (now) see(zoomed(now, by, width / 2, height / 2));
+    if (now) see(zoomView(now, by, width / 2, height / 2));
   };
   const choose = (box: number | undefined) => {
     cursor.value = box;
@@ -127,7 +134,9 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
     else {
       const near = { parents: boxes.graph.parents[here] ?? [], children: boxes.graph.children[here] ?? [] };
       const next =
-        cursor.peek() === undefined && event.key.startsWith("Arrow") ? here : arrived(layout, near, here, event.key);
+        cursor.peek() === undefined && event.key.startsWith("Arrow")
+          ? here
+          : findNextBox(layout, near, here, event.key);
       if (next === undefined) return;
       cursor.value = next;
       show(next);
@@ -144,7 +153,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   return (
     <Figure
       summary={summary}
-      twin={() => ({
+      getTable={() => ({
         head: ["action", "type", "state", "waits for"],
         rows: shown.actions.map((each) => [each.action_id, each.action_type, each.state, waitsFor(each).join(", ")]),
       })}
@@ -164,7 +173,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
         onMouseMove={(event) => (cursor.value = find(event) ?? cursor.peek())}
         onClick={(event) => !see.moved() && choose(find(event))}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <div class="graph-zoom">
         <Button aria-label="Zoom in" onClick={() => zoom(1.4)}>
@@ -179,7 +188,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
         {words || (
           <span class="soft">
             {HANDS} <Folding boxes={boxes.members} />
-            {stepOf(layout.edges.length) > 1 && ` One of ${stepOf(layout.edges.length)} edges is drawn.`}
+            {edgeStep(layout.edges.length) > 1 && ` One of ${edgeStep(layout.edges.length)} edges is drawn.`}
           </span>
         )}
       </p>
@@ -201,7 +210,7 @@ function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
 
 /** Return a view at a scale at which names are readable. */
 function readable(view: View): View {
-  return view.scale >= READABLE ? view : { ...view, scale: READABLE };
+  return view.scale >= READABLE_SCALE ? view : { ...view, scale: READABLE_SCALE };
 }
 
 /** Return the height in pixels for a drawing, limited by its size and the window. */
@@ -249,28 +258,35 @@ function describe(members: readonly number[], shown: Workflow): string {
 
 // -- appearance -------------------------------------------------------------------------------------------------------
 
-function looksOf({ answer, drawn }: WorkflowView): BoxLook[] {
+function looksOf({ answer, drawn }: WorkflowView): BoxContent[] {
   const [shown, now] = [answer.value, drawn.value];
-  if (!shown || !now || shown.actions.length !== now.boxes.of.length) return [];
+  if (!shown || !now || shown.actions.length !== now.boxes.boxOfVertex.length) return [];
   return now.boxes.members.map((members) => boxLook(members.flatMap((vertex) => shown.actions[vertex] ?? [])));
 }
 
-function boxLook(actions: readonly Action[]): BoxLook {
+function boxLook(actions: readonly Action[]): BoxContent {
   const counts = tallied(actions.map((action) => action.state));
   const look = lookOf(counts[0]?.[0] ?? "");
   const wanted = state.states.value;
   const faint = wanted !== "" && !actions.some((action) => action.state === wanted);
   const [first] = actions;
-  if (!first) return { title: "", note: "", look, shares: [], folded: false, faint };
+  if (!first) return { title: "", note: "", style: look, shares: [], isGroup: false, isFaint: faint };
   if (actions.length === 1)
-    return { title: first.action_id, note: noteOf(first), look, shares: progressOf(first), folded: false, faint };
+    return {
+      title: first.action_id,
+      note: noteOf(first),
+      style: look,
+      shares: progressOf(first),
+      isGroup: false,
+      isFaint: faint,
+    };
   return {
     title: `${actions.length} × ${namesOf(actions)}`,
     note: counts.map(([name, count]) => `${count} ${name}`).join(", "),
-    look,
+    style: look,
     shares: counts.toReversed().map(([name, count]) => [lookOf(name).color, count / actions.length]),
-    folded: true,
-    faint,
+    isGroup: true,
+    isFaint: faint,
   };
 }
 
@@ -294,32 +310,32 @@ function progressOf({ progress, ended, state: name }: Action): [string, number][
 function drawingOf(
   { lit, structure }: WorkflowView,
   { layout, boxes, loose }: Drawn,
-  looks: readonly BoxLook[],
+  looks: readonly BoxContent[],
   cursor: number | undefined,
   moving: boolean,
-) {
-  const way = lit.value?.vertices.map((vertex) => boxes.of[vertex] as number) ?? [];
+): Drawing {
+  const way = lit.value?.vertices.map((vertex) => boxes.boxOfVertex[vertex] as number) ?? [];
   const steps = new Set(way.slice(1).map((box, place) => `${way[place]} ${box}`));
-  const chosen = boxes.of[structure.value?.place.get(state.action.value) ?? -1];
+  const chosen = boxes.boxOfVertex[structure.value?.place.get(state.action.value) ?? -1];
   return {
     layout,
     boxes: looks,
-    paint: {
+    colors: {
       ink: token("ink"),
-      soft: token("ink-soft"),
+      secondary: token("ink-soft"),
       line: token("line-strong"),
-      raised: token("raised"),
-      lit: token(lit.value?.text === "failure" ? "bad" : "accent"),
+      surface: token("raised"),
+      highlight: token(lit.value?.text === "failure" ? "bad" : "accent"),
       accent: token("accent"),
       sans: "system-ui, sans-serif",
       mono: "ui-monospace, monospace",
     },
-    loose: (from: number, to: number) => loose.has(`${from} ${to}`),
-    lit: new Set(way),
-    litEdge: (from: number, to: number) => steps.has(`${from} ${to}`),
-    moving,
-    chosen,
-    cursor,
+    isAnyOutcomeEdge: (from: number, to: number) => loose.has(`${from} ${to}`),
+    pathBoxes: new Set(way),
+    isPathEdge: (from: number, to: number) => steps.has(`${from} ${to}`),
+    isMoving: moving,
+    selectedBox: chosen,
+    focusedBox: cursor,
   };
 }
 
@@ -385,14 +401,14 @@ function useHands(
       event.preventDefault();
       const scale = event.deltaMode === 1 ? 30 : 1;
       const { x, y } = at(event);
-      if (event.shiftKey) see(panned(view, -(event.deltaY || event.deltaX) * scale, 0, layout, room()));
-      else see(zoomed(view, 1.0018 ** (-event.deltaY * scale * (event.ctrlKey ? 4 : 1)), x, y));
+      if (event.shiftKey) see(panView(view, -(event.deltaY || event.deltaX) * scale, 0, layout, room()));
+      else see(zoomView(view, 1.0018 ** (-event.deltaY * scale * (event.ctrlKey ? 4 : 1)), x, y));
     };
     /** Move the view to a point of the map; return true if the point is on the map. */
     const jump = (x: number, y: number) => {
       const view = now();
-      const map = view && mapOf(layout, view, room());
-      const next = map && mapped(view, map, x, y, room());
+      const map = view && mapRect(layout, view, room());
+      const next = map && viewAtMapPoint(view, map, x, y, room());
       if (next) see(next);
       return next !== undefined;
     };
@@ -412,9 +428,9 @@ function useHands(
       see.drag(true);
       const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
       fingers.set(event.pointerId, here);
-      if (!other) return see(panned(view, here.x - before.x, here.y - before.y, layout, room()));
+      if (!other) return see(panView(view, here.x - before.x, here.y - before.y, layout, room()));
       const apart = (one: { x: number; y: number }) => Math.max(10, Math.hypot(one.x - other.x, one.y - other.y));
-      see(zoomed(view, apart(here) / apart(before), (here.x + other.x) / 2, (here.y + other.y) / 2));
+      see(zoomView(view, apart(here) / apart(before), (here.x + other.x) / 2, (here.y + other.y) / 2));
     };
     const up = (event: PointerEvent) => void fingers.delete(event.pointerId);
     element.addEventListener("wheel", wheel, { passive: false });

@@ -45,13 +45,13 @@ type Lately = (name: string) => readonly (number | null)[];
 function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] {
   const live = workers.filter((worker) => worker.live).length;
   const all = kindSpeeds(status, live).sort(([, left], [, right]) => right - left);
-  if (!all.length) return [{ label: "Speed", value: "0/s", after: explainMissingSpeed(status, live), tone: "soft" }];
+  if (!all.length) return [{ label: "Speed", value: "0/s", suffix: explainMissingSpeed(status, live), tone: "soft" }];
   return all.slice(0, 2).map(([kind, speed]) => ({
     label: all.length > 1 ? `Speed, ${kind}` : "Speed",
     value: formatRate(speed),
-    after: all.length > 1 ? "units" : kind,
+    suffix: all.length > 1 ? "units" : kind,
     hint: `Committed units of ${kind} per second`,
-    lately: lately(`units.${kind}`),
+    history: lately(`units.${kind}`),
   }));
 }
 
@@ -75,16 +75,16 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
     {
       label: "Running",
       value: formatInteger(status.jobs.running ?? 0),
-      after: `${used} of ${lanes} ${lanes === 1 ? "lane" : "lanes"} busy`,
-      lately: lately("jobs.running"),
+      suffix: `${used} of ${lanes} ${lanes === 1 ? "lane" : "lanes"} busy`,
+      history: lately("jobs.running"),
       onOpen: () => list("running"),
     },
     {
       label: "Waiting",
       value: formatInteger(waiting),
-      after: wait ? `oldest ${formatSeconds(wait)}` : "",
+      suffix: wait ? `oldest ${formatSeconds(wait)}` : "",
       hint: begunText(waiting - queued),
-      lately: lately("jobs.queued"),
+      history: lately("jobs.queued"),
       onOpen: () => list("queued"),
       ...(waiting && !live.some(takesWork) ? { tone: "bad" as const } : {}),
     },

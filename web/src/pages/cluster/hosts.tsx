@@ -3,10 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { get, type Host } from "../../lib/api";
 import { formatBytes, formatPercent, formatSeconds } from "../../lib/format";
-import { Bar } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { ProgressBar } from "../../ui/progress";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { GpuStrip } from "./gpu-strip";
 import { cardsOf, clockOf, cordonsOf, labelsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
 import { usePolled } from "./model/polled";
@@ -21,7 +21,7 @@ const unknown = () => <span class="soft">not known</span>;
 function Share({ ratio, label, children }: { ratio: number; label: string; children: ComponentChildren }) {
   return (
     <span class="progress">
-      <Bar ratio={ratio} label={label} />
+      <ProgressBar ratio={ratio} label={label} />
       <span class="num">{children}</span>
     </span>
   );
@@ -35,7 +35,7 @@ function Workers({ host }: { host: Host }) {
         const worker = known.get(id);
         return (
           <li key={id}>
-            <span class="mono long-name">{id}</span> <State of={worker ? shownState(worker) : "lost"} />
+            <span class="mono long-name">{id}</span> <StateLabel state={worker ? shownState(worker) : "lost"} />
           </li>
         );
       })}
@@ -165,7 +165,7 @@ const COLUMNS: Column<Host>[] = [
     title: "state",
     cell: (host) => (
       <>
-        <State of={stateOf(host)} />
+        <StateLabel state={stateOf(host)} />
         {!host.live && <div class="small bad num">heard {formatSeconds(host.seen_seconds_ago)} ago</div>}
       </>
     ),
@@ -184,8 +184,8 @@ export function Hosts() {
   const { value, problem } = usePolled("hosts", REFRESH_SECONDS, (control) =>
     get<{ hosts: Host[] }>("/api/hosts", {}, control),
   ).value;
-  if (!value && problem) return <Trouble what="List of hosts" problem={problem} />;
-  if (!value) return <Skeleton rows={4} />;
+  if (!value && problem) return <ErrorMessage subject="List of hosts" problem={problem} />;
+  if (!value) return <LoadingRows rows={4} />;
   return (
     <div class="stack hosts">
       <div class="ages">
@@ -193,8 +193,8 @@ export function Hosts() {
           label="Hosts"
           columns={COLUMNS}
           rows={value.hosts}
-          name={(host) => host.host}
-          empty={<Empty title="No worker has reported its host yet" />}
+          rowKey={(host) => host.host}
+          empty={<EmptyMessage title="No worker has reported its host yet" />}
           class="cards host-table"
         />
       </div>

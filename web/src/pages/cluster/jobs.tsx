@@ -11,16 +11,16 @@ import { isEnded, runSeconds } from "../../lib/fleet";
 import { storeJob, clusterTime, connection, hasSnapshot, increaseCapacity, knownUntil } from "../../lib/live";
 import { formatTimestamp, shortId, formatWait } from "../../lib/naming";
 import { Button, TextButton } from "../../ui/button";
-import { Bar } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { ProgressBar } from "../../ui/progress";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, Table, type Column } from "../../ui/table";
 import { offered, perform } from "./model/acts";
 import { Drawer } from "./drawer";
 import { JobState } from "./job-state";
 import { NAMES, only, toggled } from "./model/filter";
 import { titleOfJob } from "./model/names";
 import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./model/state";
-import { Trouble } from "../../ui/trouble";
+import { ErrorMessage } from "../../ui/error-message";
 
 /** Shell command that submits a first job. */
 const FIRST = Object.values(KINDS)
@@ -68,7 +68,7 @@ function useOlder() {
 export function Jobs() {
   const shown = useSignal(STEP);
   const older = useOlder();
-  if (!hasSnapshot.value) return <Skeleton rows={8} />;
+  if (!hasSnapshot.value) return <LoadingRows rows={8} />;
   const all = rows.value;
   const visible = all.slice(0, shown.value);
   return (
@@ -77,15 +77,15 @@ export function Jobs() {
         <FilterBar />
         <SelectedJobs />
         {older.problem.value && (
-          <Trouble what="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />
+          <ErrorMessage subject="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />
         )}
         <div class="ages" onKeyDown={(event) => onRowKey(event)}>
           <Table
             label="Jobs"
             columns={columns(visible)}
             rows={visible}
-            name={(id) => id}
-            open={state.job.value}
+            rowKey={(id) => id}
+            openKey={state.job.value}
             empty={<None older={typeof older.cursor.value === "string"} />}
             class="cards job-table"
           />
@@ -128,7 +128,7 @@ function FilterBar() {
             aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
             onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}
           >
-            <State of={name} /> <span class="num soft">{formatInteger(counts?.[name] ?? 0)}</span>
+            <StateLabel state={name} /> <span class="num soft">{formatInteger(counts?.[name] ?? 0)}</span>
           </Button>
         ))}
       </div>
@@ -213,7 +213,7 @@ function Progress({ job }: { job: Job }) {
   if (job.state === "done") return <span class="num soft">{formatAmount(job.total, "unit")}</span>;
   return (
     <span class="progress">
-      <Bar ratio={job.progress} label={`Progress of job ${job.job_id}`} />
+      <ProgressBar ratio={job.progress} label={`Progress of job ${job.job_id}`} />
       <span class="num">{formatPercent(job.progress)}</span>
     </span>
   );
@@ -242,7 +242,7 @@ function Details({ job }: { job: Job }) {
 
 /** Create a column in which each job redraws its own cell. */
 function jobColumn(id: string, title: string, of: (job: Job) => ComponentChildren, end = false): Column<string> {
-  return { id, title, end, cell: (job) => <Cell id={job} of={of} /> };
+  return { id, title, isNumeric: end, cell: (job) => <Cell id={job} of={of} /> };
 }
 
 function jobNumber(id: string, title: string, text: (job: Job) => string): Column<string> {
@@ -288,21 +288,21 @@ function columns(ids: readonly string[]): Column<string>[] {
 function None({ older }: { older: boolean }) {
   if (state.filter.value) {
     return (
-      <Empty title="No job matches the filter">
+      <EmptyMessage title="No job matches the filter">
         <p>
           {older && "Older jobs might match: see below. "}
           <TextButton onClick={() => (state.filter.value = "")}>Clear the filter</TextButton>
         </p>
-      </Empty>
+      </EmptyMessage>
     );
   }
   return (
-    <Empty title="No jobs yet">
+    <EmptyMessage title="No jobs yet">
       <p>
         Press <kbd>n</kbd>, or <TextButton onClick={() => compose()}>fill in a form</TextButton>, or from a shell:
       </p>
       <pre>{FIRST}</pre>
-    </Empty>
+    </EmptyMessage>
   );
 }
 

@@ -3,8 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { formatInteger } from "../../lib/format";
 import { connection } from "../../lib/live";
-import { Skeleton, Table, type Column } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { LoadingRows, Table, type Column } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import type { Polled } from "./model/polled";
 
 interface Props<T> {
@@ -32,21 +32,23 @@ export function Listing<T extends { name: string }>(props: Props<T>) {
         </h2>
         {act}
       </div>
-      {problem && connection.value === "live" && <Trouble what={`List of ${title.toLowerCase()}`} problem={problem} />}
+      {problem && connection.value === "live" && (
+        <ErrorMessage subject={`List of ${title.toLowerCase()}`} problem={problem} />
+      )}
       {value ? (
         <div class="ages">
           <Table
             label={title}
             columns={columns}
             rows={value}
-            name={(row) => row.name}
-            open={open}
+            rowKey={(row) => row.name}
+            openKey={open}
             class="cards"
             empty={empty}
           />
         </div>
       ) : (
-        !problem && <Skeleton rows={3} />
+        !problem && <LoadingRows rows={3} />
       )}
       {children}
     </section>

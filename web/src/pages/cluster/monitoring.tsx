@@ -5,21 +5,21 @@ import { get, type Alert, type History, type Worker } from "../../lib/api";
 import { formatAge, formatBytes, formatCompact, formatPercent, formatRate, formatSeconds } from "../../lib/format";
 import { clusterTime, connection, lastMessageAt, hasSnapshot, knownUntil } from "../../lib/live";
 import { Button } from "../../ui/button";
-import { Chart } from "../../ui/chart";
+import { Chart, type ChartProps } from "../../ui/chart";
 import { now } from "../../ui/page";
-import { State } from "../../ui/state";
-import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
+import { StateLabel } from "../../ui/state";
+import { LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { active, lines, one } from "./model/lines";
 import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
 import { silence, silencedUntil } from "./model/silence";
 import { fleet, state } from "./model/state";
 import { takesWork } from "./model/workers";
-import { Trouble } from "../../ui/trouble";
+import { ErrorMessage } from "../../ui/error-message";
 import { Usage } from "./usage";
 
 export function Monitoring() {
-  if (!hasSnapshot.value) return <Skeleton rows={8} />;
+  if (!hasSnapshot.value) return <LoadingRows rows={8} />;
   return (
     <div class="monitoring">
       <section aria-labelledby="alerts-title" class="ages">
@@ -78,8 +78,8 @@ const ALERTS: Column<Alert>[] = [
     id: "state",
     title: "state",
     cell: (alert) => (
-      <State
-        of={alert.state === "firing" ? alert.severity : "resolved"}
+      <StateLabel
+        state={alert.state === "firing" ? alert.severity : "resolved"}
         text={alert.state === "firing" ? `${alert.severity}, firing` : "resolved"}
       />
     ),
@@ -91,18 +91,18 @@ const ALERTS: Column<Alert>[] = [
   {
     id: "value",
     title: "value, limit",
-    end: true,
+    isNumeric: true,
     cell: (alert) => (
       <span class="num">
         {figure(alert.value, alert.unit)}, {figure(alert.threshold, alert.unit)}
       </span>
     ),
   },
-  { id: "text", title: "what to do", wrap: true, cell: (alert) => alert.text },
+  { id: "text", title: "what to do", canWrap: true, cell: (alert) => alert.text },
   {
     id: "act",
     title: <span class="visually-hidden">acts</span>,
-    end: true,
+    isNumeric: true,
     cell: (alert) => <Silence alert={alert} />,
   },
 ];
@@ -122,7 +122,7 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
       </p>
     );
   }
-  return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} name={(alert) => alert.id} class="cards" />;
+  return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} rowKey={(alert) => alert.id} class="cards" />;
 }
 
 // -- services -------------------------------------------------------------------------------------------------------
@@ -187,15 +187,15 @@ function services(): Service[] {
 
 const SERVICES: Column<Service>[] = [
   { id: "name", title: "service", cell: (row) => row.name },
-  { id: "state", title: "state", cell: (row) => <State of={row.state} text={row.word} /> },
-  { id: "text", title: "details", wrap: true, cell: (row) => <span class="soft">{row.text}</span> },
+  { id: "state", title: "state", cell: (row) => <StateLabel state={row.state} text={row.word} /> },
+  { id: "text", title: "details", canWrap: true, cell: (row) => <span class="soft">{row.text}</span> },
 ];
 
 function Services() {
   const host = location.hostname;
   return (
     <>
-      <Table label="Services" columns={SERVICES} rows={services()} name={(row) => row.name} class="cards" />
+      <Table label="Services" columns={SERVICES} rows={services()} rowKey={(row) => row.name} class="cards" />
       <p class="soft small links">
         <a href="/api/docs">API</a> In a cluster of containers: <a href={`http://${host}:3001/`}>Grafana</a>{" "}
         <a href={`http://${host}:9091/`}>Prometheus</a>
@@ -210,7 +210,7 @@ const NAMES =
   "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
   "host.*.cpu,host.*.memory,host.*.receive,host.*.send";
 
-function charts(history: History | undefined) {
+function charts(history: History | undefined): Omit<ChartProps, "times">[] {
   const whole = (value: number) => formatCompact(Math.round(value * 100) / 100);
   const total = history?.series["lanes.total"];
   const busy = [
@@ -218,24 +218,24 @@ function charts(history: History | undefined) {
     ...(total ? [{ label: "all", values: total.mean, color: 5 }] : []),
   ];
   const received = lines(history, "host.", ".receive");
-  const memory = { format: formatBytes, least: 1 << 20, binary: true };
+  const memory = { format: formatBytes, minTop: 1 << 20, isBinary: true };
   return [
     { title: "Busy lanes", series: busy, format: whole },
-    { title: "Waiting jobs by queue", series: lines(history, "queue.", "", false), format: whole, least: 4 },
-    { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: formatSeconds, least: 1 },
+    { title: "Waiting jobs by queue", series: lines(history, "queue.", "", false), format: whole, minTop: 4 },
+    { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: formatSeconds, minTop: 1 },
     {
       title: "CPU of each host",
       series: lines(history, "host.", ".cpu"),
       format: (of: number) => formatPercent(of),
-      least: 1,
+      minTop: 1,
     },
     { title: "Memory of each host", series: lines(history, "host.", ".memory"), ...memory },
     {
       title: "Network of each host, received",
       series: received,
       format: (value: number) => `${formatBytes(value)}/s`,
-      least: 1024,
-      binary: true,
+      minTop: 1024,
+      isBinary: true,
     },
     { title: "Redis memory", series: one(history, "redis.memory", "used"), ...memory },
   ];
@@ -248,7 +248,7 @@ function Histories() {
   );
   const history = useComputed(() => polled.value.value).value;
   const times = history?.times ?? [];
-  if (polled.value.problem && !history) return <Trouble what="history" problem={polled.value.problem} />;
+  if (polled.value.problem && !history) return <ErrorMessage subject="history" problem={polled.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
       {active(history, "units.").map((kind) => (

@@ -8,7 +8,7 @@ import { formatCount, formatInteger } from "../../lib/format";
 import { createIdempotencyKey } from "../../lib/jobs";
 import { Button, TextButton } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
-import { toast } from "../../ui/toast";
+import { showToast } from "../../ui/toast";
 import { openWorkflow } from "./model/state";
 import { offsetOf, submitWorkflow, validate } from "./model/workflows";
 
@@ -50,7 +50,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
       if (submits && answer.valid && !answer.notes.length) {
         const row = await submitWorkflow(text.peek(), sent.current);
         draft = "";
-        toast(`Submitted workflow ${row.name}`);
+        showToast(`Submitted workflow ${row.name}`);
         onClose();
         openWorkflow(row.workflow_id);
       }

@@ -8,10 +8,10 @@ import { runSeconds, queueWait } from "../../lib/fleet";
 import { formatTimestamp } from "../../lib/naming";
 import { explainWait } from "../../lib/summary";
 import { TextButton } from "../../ui/button";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { JobName } from "../../ui/job-name";
 import { Progress } from "../../ui/progress";
-import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
+import { LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { Events } from "./events";
 import { GpuStrip } from "./gpu-strip";
 import { Headlines } from "./headlines";
@@ -21,10 +21,10 @@ import { WorkerStream } from "./stream";
 import { Swatch } from "./swatch";
 import { Tiles } from "./tiles";
 
-const Welcome = later(() => import("./welcome").then((part) => part.Welcome));
+const Welcome = lazy(() => import("./welcome").then((part) => part.Welcome));
 
 export function Overview() {
-  if (!hasSnapshot.value) return <Skeleton rows={8} />;
+  if (!hasSnapshot.value) return <LoadingRows rows={8} />;
   const { status, jobs, queues, gpus } = fleet.value;
   const fresh = !jobs.size && status && !Object.values(status.jobs).some(Boolean);
   return (
@@ -137,5 +137,5 @@ function Queues({ queues }: { queues: readonly Queue[] }) {
   if (!waiting.length) {
     return <p class="soft">No job is waiting.</p>;
   }
-  return <Table label="Queues" columns={QUEUES} rows={waiting} name={(row) => row.queue} />;
+  return <Table label="Queues" columns={QUEUES} rows={waiting} rowKey={(row) => row.queue} />;
 }

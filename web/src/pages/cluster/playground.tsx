@@ -7,7 +7,7 @@ import { copyText } from "../../lib/export";
 import { formatCompact, formatInteger, formatElapsed, formatSeconds } from "../../lib/format";
 import { Button, TextButton } from "../../ui/button";
 import { now } from "../../ui/page";
-import { toast } from "../../ui/toast";
+import { showToast } from "../../ui/toast";
 import { Answer, converse, type Choices, type Message } from "./model/playground";
 import { may } from "./model/services";
 
@@ -163,7 +163,7 @@ function Figures({ answer }: { answer: Answer }) {
 }
 
 async function copied(text: string): Promise<void> {
-  toast((await copyText(text)) ? "Copied" : "The browser does not allow this page to copy");
+  showToast((await copyText(text)) ? "Copied" : "The browser does not allow this page to copy");
 }
 
 /** Parse a number within bounds; undefined for an empty text, NaN for an invalid one. */

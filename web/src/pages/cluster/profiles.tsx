@@ -6,12 +6,12 @@ import { download } from "../../lib/export";
 import { formatAge, formatBytes, formatCompact, formatInteger, formatPercent, formatSeconds } from "../../lib/format";
 import { clusterTime, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
-import { useAnswer } from "../../ui/answer";
+import { useRequest } from "../../ui/request";
 import { Chart } from "../../ui/chart";
-import { confirm, Dialog } from "../../ui/dialog";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { attempt, failed, toast } from "../../ui/toast";
+import { askConfirmation, Dialog } from "../../ui/dialog";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { runAction, showError, showToast } from "../../ui/toast";
 import { Listing } from "./listing";
 import { usePolled } from "./model/polled";
 import {
@@ -46,7 +46,7 @@ export function Profiles() {
   const { value, problem } = answer.value;
   if (problem?.status === 404) return null;
   const done = async (what: string, work: Promise<unknown>) => {
-    await attempt(what, what, work);
+    await runAction(what, what, work);
     acts.value += 1;
   };
   const stop = (name: string) => void done(`Stop ${name}`, steerProfile(name, "stop"));
@@ -54,10 +54,10 @@ export function Profiles() {
     const question = {
       title: `Delete profile ${row.name}?`,
       text: "The recorded data is deleted permanently.",
-      act: "Delete profile",
-      danger: true,
+      buttonLabel: "Delete profile",
+      isDangerous: true,
     };
-    if (await confirm(question)) await done(`Delete ${row.name}`, deleteProfile(row.name));
+    if (await askConfirmation(question)) await done(`Delete ${row.name}`, deleteProfile(row.name));
   };
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
   const opened = value?.find((row) => row.name === shown.value);
@@ -103,10 +103,10 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
     {
       id: "state",
       title: "state",
-      wrap: true,
+      canWrap: true,
       cell: ({ state, trouble }) => (
         <>
-          <State of={state} />
+          <StateLabel state={state} />
           {trouble && <div class="small bad">{trouble}</div>}
         </>
       ),
@@ -116,7 +116,7 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
     {
       id: "missed",
       title: "missed",
-      end: true,
+      isNumeric: true,
       cell: ({ missed }) => <span class={missed ? "num bad" : "num"}>{formatInteger(missed)}</span>,
     },
     numberColumn("size", "size", (row) => formatBytes(row.bytes)),
@@ -142,7 +142,7 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
 const RECORDINGS: Column<Recording>[] = [
   { id: "host", title: "host", cell: ({ host }) => <span class="mono">{host}</span> },
   { id: "worker", title: "worker", cell: ({ worker }) => <span class="mono">{worker}</span> },
-  { id: "state", title: "state", cell: ({ state }) => <State of={state} /> },
+  { id: "state", title: "state", cell: ({ state }) => <StateLabel state={state} /> },
   numberColumn("time", "time", (one) => formatSeconds(one.seconds)),
   numberColumn("samples", "samples", (one) => formatInteger(one.samples)),
   numberColumn("missed", "missed", (one) => formatInteger(one.missed)),
@@ -156,7 +156,7 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
     try {
       for (const { name: file, data } of await files(artifact ?? "")) download(`${name}-${file}`, data);
     } catch (error) {
-      failed(`Download ${name}`, error);
+      showError(`Download ${name}`, error);
     }
   };
   return (
@@ -173,9 +173,9 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
         label={`Recordings of ${name}`}
         columns={RECORDINGS}
         rows={row.recordings}
-        name={(one) => one.name}
+        rowKey={(one) => one.name}
         class="cards"
-        empty={<Empty title="No worker has started to record yet" />}
+        empty={<EmptyMessage title="No worker has started to record yet" />}
       />
       {artifact && row.bytes <= MOST_BYTES && <Figures artifact={artifact} />}
       {artifact && row.bytes > MOST_BYTES && (
@@ -193,9 +193,9 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
 
 /** Measurements of each device, once the recordings are loaded. */
 function Figures({ artifact }: { artifact: string }) {
-  const { value, problem } = useAnswer(async (signal) => ({ found: await analysed(artifact, signal) }));
+  const { value, problem } = useRequest(async (signal) => ({ found: await analysed(artifact, signal) }));
   if (problem) return <p class="soft">It could not be read: {problem.detail}</p>;
-  if (!value) return <Skeleton rows={4} />;
+  if (!value) return <LoadingRows rows={4} />;
   if (!value.found) return <p class="soft">No sample was recorded.</p>;
   const { times, devices } = value.found;
   return (
@@ -205,10 +205,10 @@ function Figures({ artifact }: { artifact: string }) {
         times={times}
         series={devices.map(({ title, line }) => ({ label: title, values: line }))}
         format={(value) => formatPercent(value)}
-        least={1}
+        minTop={1}
         height={160}
       />
-      <Table label="Figures of each device" columns={USED} rows={devices} name={(one) => one.device} class="cards" />
+      <Table label="Figures of each device" columns={USED} rows={devices} rowKey={(one) => one.device} class="cards" />
     </>
   );
 }
@@ -244,7 +244,7 @@ function NewProfile({ taken, onClose, onStarted }: NewProfileProps) {
     busy.value = true;
     try {
       const row = await startProfile({ name: name.peek(), hz: hz.peek(), seconds: length.peek() });
-      toast(`${row.name} records`);
+      showToast(`${row.name} records`);
       onStarted(row.name);
     } catch (error) {
       problem.value = asProblem(error).detail;
@@ -309,9 +309,9 @@ function Choice({ label, of, chosen }: ChoiceProps) {
 
 function None() {
   return (
-    <Empty title="No profile yet">
+    <EmptyMessage title="No profile yet">
       <p>A profile records how busy all hosts and GPUs are for a limited time. To start a profile from a shell:</p>
       <pre>cluster profile start night --hz 10</pre>
-    </Empty>
+    </EmptyMessage>
   );
 }

@@ -2,7 +2,7 @@
 
 import { genericAddress } from "../../kinds";
 import type { Worker } from "../../lib/api";
-import { State } from "../../ui/state";
+import { StateLabel } from "../../ui/state";
 import { titleOfJob } from "./model/names";
 import { byJob, offered } from "./model/runners";
 import { fleet } from "./model/state";
@@ -25,7 +25,7 @@ function RunnerView({ runner }: { runner: Worker }) {
     <section class="part" aria-label={`Runner ${id}`}>
       <div class="row">
         <h3 class="mono">{id}</h3>
-        <State of={shownState(runner)} />
+        <StateLabel state={shownState(runner)} />
         {cordoned && <span>{cordoned}</span>}
         {live && reserved && (
           <span>

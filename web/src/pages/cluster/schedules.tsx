@@ -9,13 +9,13 @@ import { clusterTime, knownUntil } from "../../lib/live";
 import { formatTimestamp } from "../../lib/naming";
 import { workflowAddress } from "../../lib/summary";
 import { Button, TextButton } from "../../ui/button";
-import { useAnswer } from "../../ui/answer";
-import { confirm } from "../../ui/dialog";
+import { useRequest } from "../../ui/request";
+import { askConfirmation } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, type Column, numberColumn } from "../../ui/table";
-import { attempt, failed, toast } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, type Column, numberColumn } from "../../ui/table";
+import { runAction, showError, showToast } from "../../ui/toast";
+import { ErrorMessage } from "../../ui/error-message";
 import { brief } from "./model/brief";
 import { Listing } from "./listing";
 import { usePolled } from "./model/polled";
@@ -48,9 +48,9 @@ export function Schedules() {
     try {
       const { job_id: job, workflow_id: workflow } = await steerSchedule(name, verb);
       const made = job ?? workflow;
-      toast(`${workflow ? "Submitted a workflow from schedule" : PAST[verb]} ${name}${made ? `: ${made}` : ""}`);
+      showToast(`${workflow ? "Submitted a workflow from schedule" : PAST[verb]} ${name}${made ? `: ${made}` : ""}`);
     } catch (error) {
-      failed(`${WORDS[verb]}: ${name}`, error);
+      showError(`${WORDS[verb]}: ${name}`, error);
     }
     acts.value += 1;
   };
@@ -58,11 +58,11 @@ export function Schedules() {
     const question = {
       title: `Delete schedule ${name}?`,
       text: "The schedule stops submitting. Jobs and workflows that it has submitted continue.",
-      act: "Delete schedule",
-      danger: true,
+      buttonLabel: "Delete schedule",
+      isDangerous: true,
     };
-    if (!(await confirm(question))) return;
-    await attempt(`Delete ${name}`, `Deleted schedule ${name}`, deleteSchedule(name));
+    if (!(await askConfirmation(question))) return;
+    await runAction(`Delete ${name}`, `Deleted schedule ${name}`, deleteSchedule(name));
     acts.value += 1;
   };
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
@@ -90,7 +90,7 @@ function columns(
       title: "schedule",
       cell: ({ name }) => <TextButton onClick={() => open(name)}>{name}</TextButton>,
     },
-    { id: "state", title: "state", cell: (row) => <State of={row.state} /> },
+    { id: "state", title: "state", cell: (row) => <StateLabel state={row.state} /> },
     { id: "times", title: "runs", cell: (row) => <span class="num">{times(row)}</span> },
     { id: "type", title: "submits", cell: ({ type }) => type },
     {
@@ -102,7 +102,7 @@ function columns(
         </span>
       ),
     },
-    { id: "last", title: "last run", wrap: true, cell: (row) => <Last row={row} /> },
+    { id: "last", title: "last run", canWrap: true, cell: (row) => <Last row={row} /> },
     numberColumn("count", "submitted", (row) => formatInteger(row.submitted)),
     { id: "lacking", title: "did not run", cell: (row) => <span class={row.failed ? "bad" : ""}>{lacking(row)}</span> },
     {
@@ -139,16 +139,16 @@ function Last({ row }: { row: Schedule }) {
           {name}
         </a>
       )}
-      {after} {workflow && row.last_workflow_state && <State of={row.last_workflow_state} />}
+      {after} {workflow && row.last_workflow_state && <StateLabel state={row.last_workflow_state} />}
     </span>
   );
 }
 
 /** Upcoming runs, the submitted job, and actions next to the name. */
 function Shown({ name, children }: { name: string; children: ComponentChildren }) {
-  const { value, problem } = useAnswer((signal) => schedule(name, signal));
-  if (problem) return <Trouble what={`Schedule ${name}`} problem={problem} />;
-  if (!value) return <Skeleton rows={2} />;
+  const { value, problem } = useRequest((signal) => schedule(name, signal));
+  if (problem) return <ErrorMessage subject={`Schedule ${name}`} problem={problem} />;
+  if (!value) return <LoadingRows rows={2} />;
   const { next_runs: next, job, workflow, overlap, catch_up: catches, timezone } = value;
   return (
     <section class="part" aria-label={`Schedule ${name}`}>
@@ -173,9 +173,9 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
 
 function None() {
   return (
-    <Empty title="No schedule yet">
+    <EmptyMessage title="No schedule yet">
       <p>A schedule submits a job or a workflow at regular times. To add a schedule from a shell:</p>
       <pre>cluster schedule add nightly --cron "0 3 * * *" -- workflow submit nightly.yaml</pre>
-    </Empty>
+    </EmptyMessage>
   );
 }

@@ -7,14 +7,14 @@ import { formatBytes, formatCompact, formatInteger, formatSeconds } from "../../
 import { bindShortcuts } from "../../lib/keys";
 import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
-import { confirm } from "../../ui/dialog";
+import { askConfirmation } from "../../ui/dialog";
 import { Headlines, type Headline } from "../../ui/headline";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { Outline } from "../../ui/outline";
-import { State } from "../../ui/state";
-import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { attempt, failed } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { StateLabel } from "../../ui/state";
+import { LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { runAction, showError } from "../../ui/toast";
+import { ErrorMessage } from "../../ui/error-message";
 import { Playground } from "./playground";
 import { usePolled } from "./model/polled";
 import {
@@ -35,7 +35,7 @@ import {
 } from "./model/services";
 import { openReplica, openService, state } from "./model/state";
 
-const LogView = later(() => import("../../logs/view").then((part) => part.LogView), 3);
+const LogView = lazy(() => import("../../logs/view").then((part) => part.LogView), 3);
 
 /** Interval in seconds between requests, and number of responses in the small charts. */
 const EACH = 2;
@@ -62,13 +62,13 @@ export function ServicePart({ name }: { name: string }) {
         <TextButton onClick={() => openService("")}>All services</TextButton>
       </p>
       {problem && (connection.value === "live" || !value) && <Missing name={name} problem={problem} onRetry={again} />}
-      {problem?.status !== 404 && (value ? <Body row={value} onAct={again} /> : !problem && <Skeleton rows={8} />)}
+      {problem?.status !== 404 && (value ? <Body row={value} onAct={again} /> : !problem && <LoadingRows rows={8} />)}
     </div>
   );
 }
 
 function Missing({ name, problem, onRetry }: { name: string; problem: Problem; onRetry: () => void }) {
-  if (problem.status !== 404) return <Trouble what={`Service ${name}`} problem={problem} onRetry={onRetry} />;
+  if (problem.status !== 404) return <ErrorMessage subject={`Service ${name}`} problem={problem} onRetry={onRetry} />;
   return (
     <p class="trouble" role="alert">
       There is no service {name}: it was deleted, or is another tenant's.
@@ -110,11 +110,11 @@ async function steer(row: Service, verb: ServiceVerb): Promise<void> {
   const question = {
     title: `Stop ${row.name}?`,
     text: `${drained(row)} Requests are refused until the service is started again.`,
-    act: "Stop service",
-    danger: true,
+    buttonLabel: "Stop service",
+    isDangerous: true,
   };
-  if (verb === "stop" && !(await confirm(question))) return;
-  await attempt(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
+  if (verb === "stop" && !(await askConfirmation(question))) return;
+  await runAction(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
 }
 
 /** Open a service's page in a tab. The tab opens before the link is requested, because browsers block later pop-ups. */
@@ -126,7 +126,7 @@ async function look(row: Service): Promise<void> {
     else location.assign(url);
   } catch (error) {
     tab?.close();
-    failed(`Open ${row.name}`, error);
+    showError(`Open ${row.name}`, error);
   }
 }
 
@@ -134,11 +134,11 @@ async function remove(row: Service): Promise<void> {
   const question = {
     title: `Delete ${row.name}?`,
     text: `${drained(row)} The configuration is deleted; the model stays. The name can be reused at once.`,
-    act: "Delete service",
-    danger: true,
+    buttonLabel: "Delete service",
+    isDangerous: true,
   };
-  if (!(await confirm(question))) return;
-  if (await attempt(`Delete ${row.name}`, `Deleted ${row.name}`, deleteService(row.name))) openService("");
+  if (!(await askConfirmation(question))) return;
+  if (await runAction(`Delete ${row.name}`, `Deleted ${row.name}`, deleteService(row.name))) openService("");
 }
 
 function Heading({ row, onAct }: Props) {
@@ -147,7 +147,7 @@ function Heading({ row, onAct }: Props) {
     <>
       <div class="row">
         <h2>{row.name}</h2>
-        <State of={row.state} />
+        <StateLabel state={row.state} />
         <span class="soft">
           {row.engine} {modelText(row.model)}
         </span>
@@ -193,11 +193,11 @@ function Scale({ row, onAct }: Props) {
     const question = {
       title: `Scale ${row.name} from ${row.replicas} to ${wanted}?`,
       text: drained(row),
-      act: `Scale to ${wanted}`,
-      danger: true,
+      buttonLabel: `Scale to ${wanted}`,
+      isDangerous: true,
     };
-    if (fewer > 0 && row.requests > 0 && !(await confirm(question))) return;
-    if (await attempt(`Scale ${row.name}`, `${row.name}: scaling to ${wanted}`, scaleService(row.name, wanted))) {
+    if (fewer > 0 && row.requests > 0 && !(await askConfirmation(question))) return;
+    if (await runAction(`Scale ${row.name}`, `${row.name}: scaling to ${wanted}`, scaleService(row.name, wanted))) {
       typed.value = undefined;
       onAct();
     }
@@ -267,28 +267,28 @@ function Figures({ row }: { row: Service }) {
     {
       label: "requests/s",
       value: formatCompact(lately.requests_per_second),
-      after: `${formatInteger(row.requests)} now${lately.failed ? `, ${formatInteger(lately.failed)} failed` : ""}`,
+      suffix: `${formatInteger(row.requests)} now${lately.failed ? `, ${formatInteger(lately.failed)} failed` : ""}`,
       hint: "Requests that finished in the last minute. Failed: refused by a full service, or not answered.",
-      lately: requests,
+      history: requests,
     },
     {
       label: "time, median",
       value: formatSeconds(lately.median_seconds) || "none",
       hint: "Time from a request's arrival to the last byte of its answer, accurate to 5 %",
-      lately: time,
+      history: time,
     },
     {
       label: "first token, median",
       value: formatSeconds(lately.median_first_token_seconds) || "none",
       hint: "Time to the first token of streaming requests, accurate to 5 %",
-      lately: first,
+      history: first,
     },
     {
       label: "tokens/s",
       value: formatCompact(lately.answer_tokens_per_second),
-      after: each ? `${formatCompact(each)} a stream` : "",
+      suffix: each ? `${formatCompact(each)} a stream` : "",
       hint: "Tokens of answers that finished in the last minute. Per stream: the median rate after the first token.",
-      lately: tokens,
+      history: tokens,
     },
   ];
   return <Headlines label="The last minute" list={list} />;
@@ -305,10 +305,10 @@ const COLUMNS: Column<ServiceReplica>[] = [
   {
     id: "state",
     title: "state",
-    wrap: true,
+    canWrap: true,
     cell: ({ state: how, because }) => (
       <>
-        <State of={how} />
+        <StateLabel state={how} />
         {because && <div class="small soft">{because}</div>}
       </>
     ),
@@ -325,13 +325,13 @@ const COLUMNS: Column<ServiceReplica>[] = [
   {
     id: "device",
     title: "device",
-    wrap: true,
+    canWrap: true,
     cell: ({ devices }) => devices?.join(", ") ?? <span class="soft">not known</span>,
   },
   {
     id: "memory",
     title: "memory",
-    end: true,
+    isNumeric: true,
     cell: ({ memory_bytes: memory }) =>
       memory === null ? <span class="soft">not known</span> : <span class="num">{formatBytes(memory)}</span>,
   },
@@ -339,7 +339,7 @@ const COLUMNS: Column<ServiceReplica>[] = [
   {
     id: "since",
     title: "for",
-    end: true,
+    isNumeric: true,
     cell: ({ since }) => (
       <span class="num" title={since}>
         {formatSeconds(Math.max(0, clusterTime(knownUntil.value) - Date.parse(since)) / 1000)}
@@ -382,8 +382,8 @@ function Replicas({ row }: { row: Service }) {
           label="Replicas"
           columns={COLUMNS}
           rows={running}
-          name={({ job_id: id }) => id}
-          open={job}
+          rowKey={({ job_id: id }) => id}
+          openKey={job}
           class="cards service-table"
           empty={<p class="soft">None.</p>}
         />

@@ -7,17 +7,17 @@ import { formatCompact, formatInteger, formatRate, formatSeconds } from "../../l
 import { bindShortcuts } from "../../lib/keys";
 import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { TextButton } from "../../ui/button";
-import { useAnswer } from "../../ui/answer";
-import { later } from "../../ui/later";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { useRequest } from "../../ui/request";
+import { lazy } from "../../ui/lazy";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { Playground } from "./playground";
 import { usePolled } from "./model/polled";
 import { chosen, models, modelText, readiness, reason, services } from "./model/services";
 import { asksOnly, openService, state } from "./model/state";
 
-const ServicePart = later(() => import("./service").then((part) => part.ServicePart));
+const ServicePart = lazy(() => import("./service").then((part) => part.ServicePart));
 
 /** Interval in seconds between requests for the list. */
 const EACH = 3;
@@ -32,14 +32,14 @@ const COLUMNS: Column<Service>[] = [
   {
     id: "name",
     title: "service",
-    wrap: true,
+    canWrap: true,
     cell: ({ name }) => <TextButton onClick={() => openService(name)}>{name}</TextButton>,
   },
-  { id: "state", title: "state", wrap: true, cell: (row) => <Health of={row} /> },
+  { id: "state", title: "state", canWrap: true, cell: (row) => <Health of={row} /> },
   {
     id: "engine",
     title: "engine and model",
-    wrap: true,
+    canWrap: true,
     cell: ({ engine, model }) => (
       <>
         {engine} <span class="soft">{modelText(model)}</span>
@@ -58,7 +58,7 @@ const COLUMNS: Column<Service>[] = [
 function Health({ of: row }: { of: Service }) {
   return (
     <>
-      <State of={row.state} />
+      <StateLabel state={row.state} />
       <div class="small soft">{reason(row, clusterTime(knownUntil.value))}</div>
     </>
   );
@@ -66,12 +66,12 @@ function Health({ of: row }: { of: Service }) {
 
 function List() {
   const { value, problem } = usePolled("services", EACH, services).value;
-  if (!value && problem) return <Trouble what="List of services" problem={problem} />;
-  if (!value) return <Skeleton rows={6} />;
+  if (!value && problem) return <ErrorMessage subject="List of services" problem={problem} />;
+  if (!value) return <LoadingRows rows={6} />;
   const total = value.reduce((sum, { last_minute: lately }) => sum + lately.requests_per_second, 0);
   return (
     <section class="stack services">
-      {problem && connection.value === "live" && <Trouble what="List of services" problem={problem} />}
+      {problem && connection.value === "live" && <ErrorMessage subject="List of services" problem={problem} />}
       <div class="row">
         <h2 class="grow">
           Services <span class="num soft">{formatInteger(value.length)}</span>
@@ -83,7 +83,7 @@ function List() {
           label="Services"
           columns={COLUMNS}
           rows={value}
-          name={(row) => row.name}
+          rowKey={(row) => row.name}
           empty={<None />}
           class="cards service-table"
         />
@@ -94,7 +94,7 @@ function List() {
 
 function None() {
   return (
-    <Empty title="No service yet">
+    <EmptyMessage title="No service yet">
       <p>
         A service runs an engine with a model and answers requests with the OpenAI API. To start a service from a shell:
       </p>
@@ -108,19 +108,19 @@ function None() {
         ].join("\n")}
       </pre>
       <p>Starting a service requires a token with the scope run; sending requests requires the scope infer.</p>
-    </Empty>
+    </EmptyMessage>
   );
 }
 
 // -- users with only the scope infer --------------------------------------------------------------------------------
 
 function Alone() {
-  const { value: list, problem, again } = useAnswer(models, [session.value?.token_id]);
+  const { value: list, problem, repeat: again } = useRequest(models, [session.value?.token_id]);
   useLayoutEffect(() => bindShortcuts({ u: { text: "reload the list of models", run: again } }), []);
-  if (problem) return <Trouble what="List of models" problem={problem} onRetry={again} />;
-  if (!list) return <Skeleton rows={3} />;
+  if (problem) return <ErrorMessage subject="List of models" problem={problem} onRetry={again} />;
+  if (!list) return <LoadingRows rows={3} />;
   const model = chosen(list, state.service.value)?.id;
-  if (!model) return <Empty title="No service of this tenant serves a model yet" />;
+  if (!model) return <EmptyMessage title="No service of this tenant serves a model yet" />;
   return (
     <section class="stack services">
       <label class="row">

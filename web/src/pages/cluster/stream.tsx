@@ -10,8 +10,8 @@ import { TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
-import { Empty, Skeleton } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { EmptyMessage, LoadingRows } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { jobColor, assignColors } from "./model/colors";
 import { titleOfJob } from "./model/names";
 import { usePolled } from "./model/polled";
@@ -68,7 +68,7 @@ export function WorkerStream() {
   const polled = usePolled("stream", REFRESH_SECONDS, ask);
   const held = useSignal<{ stream: Stream; to: number } | undefined>(undefined);
   const { value, problem } = polled.value;
-  if (!value) return problem ? <Trouble what="worker stream" problem={problem} /> : <Skeleton rows={4} />;
+  if (!value) return problem ? <ErrorMessage subject="worker stream" problem={problem} /> : <LoadingRows rows={4} />;
   if (paused.value && !held.peek()) held.value = { stream: value, to: cluster.peek() };
   if (!paused.value && held.peek()) held.value = undefined;
   return <Lanes stream={held.value?.stream ?? value} until={held.value?.to} answers={!problem} />;
@@ -136,7 +136,7 @@ function Lanes({ stream, until, answers }: { stream: Stream; until: number | und
     <Figure
       title="Worker stream, last 10 minutes"
       summary={summary}
-      twin={() => twinOf(shown())}
+      getTable={() => twinOf(shown())}
       note={<Key shown={shown()} mean={mean} />}
     >
       <div
@@ -147,7 +147,7 @@ function Lanes({ stream, until, answers }: { stream: Stream; until: number | und
         onClick={(event) => ((span) => span?.job_id && open(span.job_id))(find(event))}
         data-hit={hovered.value?.job_id ? "true" : undefined}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
         {hovered.value ? describe(shown(), hovered.value) : `Each bar is a job on a lane; ${HANDS}.`}
@@ -176,11 +176,11 @@ function twinOf({ stream, to, known }: Shown) {
 
 function NoLanes() {
   return (
-    <Empty title="No worker has run a job in the last 10 minutes">
+    <EmptyMessage title="No worker has run a job in the last 10 minutes">
       <p>
         Here each lane of each worker gets a line, and each piece of work a bar on it. Press <kbd>n</kbd> for a new job.
       </p>
-    </Empty>
+    </EmptyMessage>
   );
 }
 

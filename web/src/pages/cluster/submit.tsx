@@ -2,11 +2,11 @@
 
 import { loadKinds } from "../../lib/jobs";
 import type { Draft } from "../../lib/submission";
-import { useAnswer } from "../../ui/answer";
+import { useRequest } from "../../ui/request";
 import { Dialog } from "../../ui/dialog";
 import { KindForm } from "../../ui/submission";
-import { Skeleton } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { LoadingRows } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { closeForm, draft, open } from "./model/state";
 
 export function SubmitDialog() {
@@ -19,16 +19,16 @@ export function SubmitDialog() {
 }
 
 function Form({ given }: { given: Draft }) {
-  const { value: listed, problem, again } = useAnswer(loadKinds);
-  if (problem) return <Trouble what="list of kinds" problem={problem} onRetry={again} />;
-  if (!listed) return <Skeleton rows={6} />;
+  const { value: listed, problem, repeat: again } = useRequest(loadKinds);
+  if (problem) return <ErrorMessage subject="list of kinds" problem={problem} onRetry={again} />;
+  if (!listed) return <LoadingRows rows={6} />;
   const kind = listed.find((each) => each.type === given.kind) ?? listed[0];
   return kind ? (
     <KindForm
       key={kind.type}
       kinds={listed}
       kind={kind}
-      given={given}
+      draft={given}
       onChange={(next) => (draft.value = next)}
       onSubmitted={(job) => {
         closeForm();

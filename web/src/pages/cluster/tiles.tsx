@@ -3,8 +3,8 @@
 import type { Worker } from "../../lib/api";
 import { formatPercent, formatSeconds } from "../../lib/format";
 import { TextButton } from "../../ui/button";
-import { Bar } from "../../ui/progress";
-import { State } from "../../ui/state";
+import { ProgressBar } from "../../ui/progress";
+import { StateLabel } from "../../ui/state";
 import { jobColor } from "./model/colors";
 import { shownState, takesWork, urgency } from "./model/workers";
 import { titleOfJob } from "./model/names";
@@ -47,7 +47,7 @@ function Tile({ worker }: { worker: Worker }) {
     <li data-live={live} data-worker={id}>
       <div class="row">
         <span class="mono grow">{id}</span>
-        <State of={shownState(worker)} />
+        <StateLabel state={shownState(worker)} />
       </div>
       {live ? (
         <>
@@ -59,7 +59,7 @@ function Tile({ worker }: { worker: Worker }) {
             <span class="soft grow">{lanes === 1 ? "lane busy" : "lanes busy"}</span>
             <span class="progress" title="CPU of its host">
               <span class="soft">CPU</span>
-              <Bar ratio={cpu} label={`CPU of ${id}`} />
+              <ProgressBar ratio={cpu} label={`CPU of ${id}`} />
               <span class="num">{formatPercent(cpu)}</span>
             </span>
           </p>
@@ -83,7 +83,7 @@ function Tile({ worker }: { worker: Worker }) {
 }
 
 function LaneCells({ lanes, busy, job }: { lanes: number; busy: number; job: string }) {
-  if (lanes > MOST_LANES) return <Bar ratio={busy / lanes} label="busy lanes" />;
+  if (lanes > MOST_LANES) return <ProgressBar ratio={busy / lanes} label="busy lanes" />;
   const series = jobColor(job)?.series;
   const color = series && job ? `var(--series-${series})` : "var(--accent)";
   return (

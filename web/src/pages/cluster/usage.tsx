@@ -2,8 +2,8 @@
 
 import { get, session, type TenantUsage } from "../../lib/api";
 import { formatCompact, formatSeconds } from "../../lib/format";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { usePolled } from "./model/polled";
 
 const DAYS = 7;
@@ -26,7 +26,7 @@ const COLUMNS: Column<TenantUsage>[] = [
   numberColumn("gpus", "GPU time", (row) => (row.device_seconds ? formatSeconds(row.device_seconds) : "")),
   numberColumn("energy", "energy", (row) => (row.joules === null ? "" : `${formatCompact(row.joules)} J`)),
   numberColumn("jobs", "jobs done", (row) => formatCompact(sum(row.jobs))),
-  { id: "units", title: "units", wrap: true, cell: (row) => byKind(row.units) },
+  { id: "units", title: "units", canWrap: true, cell: (row) => byKind(row.units) },
 ];
 
 export function Usage() {
@@ -34,8 +34,8 @@ export function Usage() {
     get<{ usage: TenantUsage[] }>("/api/usage", { days: DAYS }, control),
   );
   const { value, problem } = answer.value;
-  if (problem) return <Trouble what="usage" problem={problem} />;
-  if (!value) return <Skeleton rows={2} />;
+  if (problem) return <ErrorMessage subject="usage" problem={problem} />;
+  if (!value) return <LoadingRows rows={2} />;
   const { tenant, scopes } = session.value ?? {};
   return (
     <>
@@ -43,8 +43,8 @@ export function Usage() {
         label="Usage by day"
         columns={COLUMNS}
         rows={value.usage}
-        name={(row) => `${row.day} ${row.tenant}`}
-        empty={<Empty title={`No usage in the last ${DAYS} days`} />}
+        rowKey={(row) => `${row.day} ${row.tenant}`}
+        empty={<EmptyMessage title={`No usage in the last ${DAYS} days`} />}
         class="cards"
       />
       {scopes && !scopes.includes("admin") && (

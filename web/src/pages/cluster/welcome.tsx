@@ -6,7 +6,7 @@ import { KINDS, canSubmit } from "../../kinds";
 import { session, type Kind } from "../../lib/api";
 import { loadKinds, submitJob } from "../../lib/jobs";
 import { Button } from "../../ui/button";
-import { failed, toast } from "../../ui/toast";
+import { showError, showToast } from "../../ui/toast";
 import { lineOf, parametersOf } from "./model/sample";
 import { fleet } from "./model/state";
 import { takesWork } from "./model/workers";
@@ -47,9 +47,9 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
     busy.value = true;
     try {
       await submitJob(type, parameters);
-      toast(`Submitted: ${title}`);
+      showToast(`Submitted: ${title}`);
     } catch (error) {
-      failed(title, error);
+      showError(title, error);
     }
     busy.value = false;
   };

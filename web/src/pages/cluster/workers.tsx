@@ -5,11 +5,11 @@ import { post, type Worker } from "../../lib/api";
 import { formatBytes, formatPercent, formatRate, formatSeconds } from "../../lib/format";
 import { hasSnapshot } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
-import { confirm } from "../../ui/dialog";
-import { Bar } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { attempt } from "../../ui/toast";
+import { askConfirmation } from "../../ui/dialog";
+import { ProgressBar } from "../../ui/progress";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { runAction } from "../../ui/toast";
 import { counts, titleOf } from "./model/counts";
 import { useDesired } from "./model/desired";
 import { runnersOf } from "./model/runners";
@@ -25,9 +25,9 @@ async function drain(worker: Worker): Promise<void> {
   const on = !worker.draining;
   const sure =
     !on ||
-    (await confirm({
+    (await askConfirmation({
       title: `Drain ${worker.id}?`,
-      act: "Drain",
+      buttonLabel: "Drain",
       text:
         `The worker finishes its leases (${worker.busy_lanes} of ${worker.lanes} lanes are busy) ` +
         `and accepts no new work until you resume it. Its jobs continue on other workers.`,
@@ -35,7 +35,7 @@ async function drain(worker: Worker): Promise<void> {
   if (!sure) return;
   asking.value = new Set([...asking.value, worker.id]);
   const told = on ? `Draining ${worker.id}` : `Resumed ${worker.id}`;
-  await attempt(`Drain ${worker.id}`, told, post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }));
+  await runAction(`Drain ${worker.id}`, told, post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }));
   asking.value = new Set([...asking.value].filter((id) => id !== worker.id));
 }
 
@@ -71,7 +71,7 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) => worker.host && <span class="mono soft long-name">{worker.host}</span>,
   },
   { id: "device", title: "device", cell: (worker) => [worker.device, worker.cpu_level].join(" ") },
-  { id: "state", title: "state", cell: (worker) => <State of={shownState(worker)} /> },
+  { id: "state", title: "state", cell: (worker) => <StateLabel state={shownState(worker)} /> },
   numberColumn("lanes", "busy lanes", (worker) => (worker.live ? `${worker.busy_lanes} of ${worker.lanes}` : "")),
   {
     id: "job",
@@ -90,12 +90,17 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) =>
       worker.live && (
         <span class="progress">
-          <Bar ratio={worker.cpu_ratio} label={`CPU of ${worker.id}`} />
+          <ProgressBar ratio={worker.cpu_ratio} label={`CPU of ${worker.id}`} />
           <span class="num">{formatPercent(worker.cpu_ratio)}</span>
         </span>
       ),
   },
-  { id: "memory", title: "memory of its host", end: true, cell: (worker) => worker.live && <Memory worker={worker} /> },
+  {
+    id: "memory",
+    title: "memory of its host",
+    isNumeric: true,
+    cell: (worker) => worker.live && <Memory worker={worker} />,
+  },
   numberColumn("gpu", "GPUs", (worker) => worker.gpus?.length ?? 0),
   {
     id: "rate",
@@ -111,7 +116,7 @@ const COLUMNS: Column<Worker>[] = [
   {
     id: "seen",
     title: "last heard",
-    end: true,
+    isNumeric: true,
     cell: (worker) => (
       <span class={`num ${worker.live ? "" : "bad"}`}>{formatSeconds(worker.seen_seconds_ago)} ago</span>
     ),
@@ -119,13 +124,13 @@ const COLUMNS: Column<Worker>[] = [
   {
     id: "act",
     title: <span class="visually-hidden">acts</span>,
-    end: true,
+    isNumeric: true,
     cell: (worker) => <Drain worker={worker} />,
   },
 ];
 
 export function Workers() {
-  if (!hasSnapshot.value) return <Skeleton rows={5} />;
+  if (!hasSnapshot.value) return <LoadingRows rows={5} />;
   const { workers } = fleet.value;
   const runners = runnersOf(workers);
   return (
@@ -136,7 +141,7 @@ export function Workers() {
           label="Workers"
           columns={COLUMNS}
           rows={workers}
-          name={(worker) => worker.id}
+          rowKey={(worker) => worker.id}
           empty={<NoWorkers />}
           class="cards"
         />
@@ -178,11 +183,11 @@ function Counts() {
 
 function NoWorkers() {
   return (
-    <Empty title="No worker is live">
+    <EmptyMessage title="No worker is live">
       <p>Jobs wait until a worker is live. To start a whole cluster on this machine:</p>
       <pre>./deploy-cluster.sh local</pre>
       <p>To add a worker to a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m cpu_worker</pre>
-    </Empty>
+    </EmptyMessage>
   );
 }

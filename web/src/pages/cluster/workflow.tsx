@@ -11,15 +11,15 @@ import { watchJob } from "../../lib/jobs";
 import { formatTimestamp } from "../../lib/naming";
 import { typedParameters } from "../../lib/summary";
 import { Button, TextButton } from "../../ui/button";
-import { useAnswer } from "../../ui/answer";
-import { confirm } from "../../ui/dialog";
+import { useRequest } from "../../ui/request";
+import { askConfirmation } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
-import { Bar } from "../../ui/progress";
-import { Rows } from "../../ui/rows";
-import { State } from "../../ui/state";
-import { Skeleton, type Column, numberColumn } from "../../ui/table";
-import { attempt, failed, toast } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { ProgressBar } from "../../ui/progress";
+import { LongTable } from "../../ui/long-table";
+import { StateLabel } from "../../ui/state";
+import { LoadingRows, type Column, numberColumn } from "../../ui/table";
+import { runAction, showError, showToast } from "../../ui/toast";
+import { ErrorMessage } from "../../ui/error-message";
 import { chooseAction, GraphView } from "./graph";
 import { brief } from "./model/brief";
 import { openService, openWorkflow, state } from "./model/state";
@@ -52,14 +52,14 @@ export function WorkflowPart({ id }: { id: string }) {
       ) : problem ? (
         <Missing id={id} problem={problem} view={view} />
       ) : (
-        <Skeleton rows={8} />
+        <LoadingRows rows={8} />
       )}
     </section>
   );
 }
 
 function Missing({ id, problem, view }: { id: string; problem: Problem; view: WorkflowView }) {
-  if (problem.status !== 404) return <Trouble what={`Workflow ${id}`} problem={problem} onRetry={view.poke} />;
+  if (problem.status !== 404) return <ErrorMessage subject={`Workflow ${id}`} problem={problem} onRetry={view.poke} />;
   return (
     <p class="trouble" role="alert">
       There is no workflow {id}, or it belongs to another tenant.
@@ -100,7 +100,7 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
   return (
     <>
       <Heading view={view} shown={shown} />
-      {problem && connection.value === "live" && <Trouble what="Workflow" problem={problem} />}
+      {problem && connection.value === "live" && <ErrorMessage subject="Workflow" problem={problem} />}
       {shown.waiting_because && <p>Waits: {shown.waiting_because}.</p>}
       <Failure shown={shown} structure={structure} />
       <Services shown={shown} />
@@ -127,20 +127,20 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
 const WORDS = { cancel: "Cancel", retry: "Retry" } as const;
 
 async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retry"): Promise<void> {
-  if (!offers(shown.state).includes(verb)) return toast(`${WORDS[verb]}: the workflow is ${shown.state}`);
+  if (!offers(shown.state).includes(verb)) return showToast(`${WORDS[verb]}: the workflow is ${shown.state}`);
   const question = {
     title: `Cancel workflow ${shown.name}?`,
     text: "Its jobs are cancelled, and no further action starts. Retry continues from there.",
-    act: "Cancel workflow",
-    danger: true,
+    buttonLabel: "Cancel workflow",
+    isDangerous: true,
   };
-  if (verb === "cancel" && !(await confirm(question))) return;
+  if (verb === "cancel" && !(await askConfirmation(question))) return;
   try {
     const { notes = [] } = await steerWorkflow(shown.workflow_id, verb);
     const said = ["Retried: the workflow continues from the failed actions", ...notes.slice(0, 3)].join(". ");
-    toast(verb === "cancel" ? "Cancel requested" : said);
+    showToast(verb === "cancel" ? "Cancel requested" : said);
   } catch (error) {
-    failed(`${WORDS[verb]} ${shown.name}`, error);
+    showError(`${WORDS[verb]} ${shown.name}`, error);
   }
   view.poke();
 }
@@ -152,7 +152,7 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
     <>
       <div class="row">
         <h2>{shown.name}</h2>
-        <State of={shown.state} />
+        <StateLabel state={shown.state} />
         <span class="mono soft">{shown.workflow_id}</span>
         <span class="soft" title={shown.created}>
           since {formatTimestamp(shown.created)}, {formatSeconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
@@ -174,7 +174,7 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
         </p>
       )}
       <div class="progress wide">
-        <Bar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
+        <ProgressBar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
         <span class="num">{formatPercent(shown.total ? done / shown.total : 1)}</span>
         <span class="num soft">
           {formatInteger(done)} of {formatCount(shown.total, "action")}
@@ -227,7 +227,7 @@ function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
     <ul class="approvals" aria-label="Waits for approval">
       {waiting.slice(0, MOST_APPROVALS).map((action) => (
         <li key={action.action_id} class="row">
-          <State of="approval" text="Waits for approval:" />
+          <StateLabel state="approval" text="Waits for approval:" />
           <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
             {action.action_id}
           </Button>
@@ -251,12 +251,12 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
       text: next.length
         ? `Next actions: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
         : "No other action waits for this approval.",
-      act: "Approve",
+      buttonLabel: "Approve",
     };
-    if (busy.peek() || !(await confirm(question))) return;
+    if (busy.peek() || !(await askConfirmation(question))) return;
     busy.value = true;
     const { action_id: id } = action;
-    await attempt(`Approve ${id}`, `Approved ${id}`, approve(shown.workflow_id, id));
+    await runAction(`Approve ${id}`, `Approved ${id}`, approve(shown.workflow_id, id));
     busy.value = false;
     view.poke();
   };
@@ -292,7 +292,7 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
             aria-pressed={state.states.value === name}
             onClick={() => (state.states.value = state.states.peek() === name ? "" : name)}
           >
-            <State of={name} /> <span class="num soft">{formatInteger(count)}</span>
+            <StateLabel state={name} /> <span class="num soft">{formatInteger(count)}</span>
           </Button>
         ))}
       </div>
@@ -346,7 +346,7 @@ const COLUMNS: Column<Action>[] = [
     ),
   },
   { id: "type", title: "type", cell: ({ action_type: type }) => type },
-  { id: "state", title: "state", cell: (action) => <State of={action.state} /> },
+  { id: "state", title: "state", cell: (action) => <StateLabel state={action.state} /> },
   numberColumn("progress", "progress", (action) => far(action)),
   numberColumn("time", "time", (action) => formatSeconds(secondsOf(action, clusterTime(knownUntil.value)))),
   { id: "after", title: "waits for", cell: (action) => <Names of={waitsFor(action)} /> },
@@ -368,13 +368,13 @@ function Actions({ shown }: { shown: Workflow }) {
   const rows = wanted ? shown.actions.filter((action) => action.state === wanted) : shown.actions;
   if (!rows.length) return <p class="soft">No action is in this state.</p>;
   return (
-    <Rows
+    <LongTable
       label="Actions"
       columns={COLUMNS}
       rows={rows}
-      name={(action) => action.action_id}
-      open={state.action.value}
-      tall={560}
+      rowKey={(action) => action.action_id}
+      openKey={state.action.value}
+      maxHeight={560}
     />
   );
 }
@@ -383,12 +383,12 @@ function Actions({ shown }: { shown: Workflow }) {
 
 function ActionPanel({ view, shown, structure, action }: Props & { action: Action }) {
   const id = action.action_id;
-  const { value: detail, problem } = useAnswer(
+  const { value: detail, problem } = useRequest(
     (signal) => actionDetail(shown.workflow_id, id, signal),
     [action.state, action.items?.done],
   );
   const vertex = structure.place.get(id) ?? -1;
-  const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.of[vertex] ?? -1];
+  const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.boxOfVertex[vertex] ?? -1];
   const after = (structure.graph.children[vertex] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
   const { parameters, result, item_jobs: jobs = [] } = detail ?? {};
   return (
@@ -400,7 +400,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
         </Button>
       </header>
       <div class="row">
-        <State of={action.state} />
+        <StateLabel state={action.state} />
         <span class="soft">{action.action_type}</span>
         {action.state === "approval" && <Approve view={view} shown={shown} action={action} />}
       </div>
@@ -412,7 +412,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
       <Near title="Waits for" ids={action.dependencies} shown={shown} structure={structure} />
       <Near title="Waits for the end of" ids={action.after_any} shown={shown} structure={structure} />
       <Near title="Waits for it" ids={after} shown={shown} structure={structure} />
-      {problem && connection.value === "live" && <Trouble what="Parameters" problem={problem} />}
+      {problem && connection.value === "live" && <ErrorMessage subject="Parameters" problem={problem} />}
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
           <h3>Parameters</h3>
@@ -443,7 +443,7 @@ function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number
         {sorted.slice(0, MOST_NAMES).map(({ index, state: name, job_id: job, error }) => (
           <li key={index}>
             <span class="row">
-              <State of={name} />
+              <StateLabel state={name} />
               <span class="num">{formatInteger(index)}</span>
               {job && (
                 <a class="mono" href={clusterAddress(job)}>
@@ -515,7 +515,7 @@ function ActionNames({ actions }: { actions: readonly Action[] }) {
     <ul>
       {sorted.slice(0, MOST_NAMES).map((action) => (
         <li key={action.action_id} class="row">
-          <State of={action.state} />
+          <StateLabel state={action.state} />
           <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
             {action.action_id}
           </Button>

@@ -7,11 +7,11 @@ import { formatInteger, formatPercent, formatSeconds } from "../../lib/format";
 import { formatTimestamp } from "../../lib/naming";
 import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
-import { later } from "../../ui/later";
-import { Bar } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { lazy } from "../../ui/lazy";
+import { ProgressBar } from "../../ui/progress";
+import { StateLabel } from "../../ui/state";
+import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { brief } from "./model/brief";
 import { usePolled } from "./model/polled";
 import { openWorkflow, state } from "./model/state";
@@ -19,7 +19,7 @@ import { inWords, workflows } from "./model/workflows";
 import { Schedules } from "./schedules";
 import { WorkflowPart } from "./workflow";
 
-const NewWorkflow = later(() => import("./new-workflow").then((part) => part.NewWorkflow), 0);
+const NewWorkflow = lazy(() => import("./new-workflow").then((part) => part.NewWorkflow), 0);
 
 /** Interval in seconds between requests for the list. */
 const EACH = 3;
@@ -44,13 +44,13 @@ const COLUMNS: Column<WorkflowSummary>[] = [
     title: "workflow",
     cell: ({ workflow_id: id, name }) => <TextButton onClick={() => openWorkflow(id)}>{brief(name, 60)}</TextButton>,
   },
-  { id: "state", title: "state", cell: (row) => <State of={row.state} /> },
+  { id: "state", title: "state", cell: (row) => <StateLabel state={row.state} /> },
   {
     id: "progress",
     title: "progress",
     cell: ({ name, counts, total }) => (
       <span class="progress">
-        <Bar ratio={total ? (counts.done ?? 0) / total : 1} label={`Progress of workflow ${name}`} />
+        <ProgressBar ratio={total ? (counts.done ?? 0) / total : 1} label={`Progress of workflow ${name}`} />
         <span class="num">{formatPercent(total ? (counts.done ?? 0) / total : 1)}</span>
       </span>
     ),
@@ -58,7 +58,7 @@ const COLUMNS: Column<WorkflowSummary>[] = [
   {
     id: "actions",
     title: "actions",
-    wrap: true,
+    canWrap: true,
     cell: ({ counts, total }) => <span class="small">{inWords(counts, total)}</span>,
   },
   numberColumn("created", "submitted", ({ created }) => formatTimestamp(created)),
@@ -78,7 +78,7 @@ function List() {
   const { value, problem } = answer.value;
   return (
     <section class="stack">
-      {problem && connection.value === "live" && <Trouble what="list of workflows" problem={problem} />}
+      {problem && connection.value === "live" && <ErrorMessage subject="list of workflows" problem={problem} />}
       {value ? (
         <>
           <div class="row">
@@ -93,7 +93,7 @@ function List() {
               label="Workflows"
               columns={COLUMNS}
               rows={value.workflows}
-              name={(row) => row.workflow_id}
+              rowKey={(row) => row.workflow_id}
               class="cards"
               empty={<None />}
             />
@@ -106,7 +106,7 @@ function List() {
           )}
         </>
       ) : (
-        !problem && <Skeleton rows={6} />
+        !problem && <LoadingRows rows={6} />
       )}
     </section>
   );
@@ -114,9 +114,9 @@ function List() {
 
 function None() {
   return (
-    <Empty title="No workflow yet">
+    <EmptyMessage title="No workflow yet">
       <p>A workflow is a graph of jobs in a file. From a shell:</p>
       <pre>cluster workflow submit workflow.yaml</pre>
-    </Empty>
+    </EmptyMessage>
   );
 }

@@ -6,7 +6,7 @@ import { STRATEGIES, MEANING } from "./model/strategies";
 import { Button } from "../../ui/button";
 import { Progress } from "../../ui/progress";
 import { JobName } from "../../ui/job-name";
-import { State } from "../../ui/state";
+import { StateLabel } from "../../ui/state";
 import { expectation, ground } from "./model/estimate";
 import { active, cancel, current, jobViews, lost, pause, phase, resume, runtimeText, start } from "./model/run";
 import { learnPace, situation } from "./model/situation";
@@ -166,7 +166,7 @@ export function JobLine() {
     <section class="job-line" aria-label="Job">
       {job ? (
         <>
-          <State of={job.state} />
+          <StateLabel state={job.state} />
           <a href={`/cluster.html#tab=jobs&job=${job.job_id}`}>
             <JobName job={job} />
           </a>

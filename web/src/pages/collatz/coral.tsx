@@ -12,7 +12,7 @@ import { Canvas, Figure } from "../../ui/figure";
 import { savePicture } from "./model/acts";
 import { useSaved } from "./model/save";
 import { useCanvas } from "../../ui/canvas";
-import type { Picture } from "../../ui/saving";
+import type { Picture } from "../../ui/picture";
 import { state } from "./model/state";
 
 const MOST = 30_000;
@@ -161,9 +161,9 @@ export function CoralView() {
     );
   return (
     <div class="stack">
-      <Figure summary={`${words}.`} twin={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>
+      <Figure summary={`${words}.`} getTable={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>
         <div class="plot-space coral-space">
-          <Canvas at={canvas} summary={`${words}.`} class="fill" />
+          <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" />
         </div>
       </Figure>
       <div class="row">

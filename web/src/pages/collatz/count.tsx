@@ -3,8 +3,8 @@
 import { formatCompact, formatCount } from "../../lib/format";
 import { cancelJob, watchJob } from "../../lib/jobs";
 import { Button, TextButton } from "../../ui/button";
-import { Bar } from "../../ui/progress";
-import { failed } from "../../ui/toast";
+import { ProgressBar } from "../../ui/progress";
+import { showError } from "../../ui/toast";
 import { EXACT_MOST } from "./model/data";
 import { expectation } from "./model/estimate";
 import { count, counting, WINDOW_MOST } from "./model/run";
@@ -31,11 +31,11 @@ export function Counting() {
   const id = counting.value;
   const job = id ? watchJob(id).value : undefined;
   if (!job) return null;
-  const stop = () => void cancelJob(id).catch((error: unknown) => failed(`Cancel ${id}`, error));
+  const stop = () => void cancelJob(id).catch((error: unknown) => showError(`Cancel ${id}`, error));
   return (
     <div class="missing note counting" role="status">
       <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {formatCount(job.total, "number")}{" "}
-      <Bar ratio={job.progress} label={`job ${id}`} />
+      <ProgressBar ratio={job.progress} label={`job ${id}`} />
       <TextButton onClick={stop}>Cancel</TextButton>
     </div>
   );

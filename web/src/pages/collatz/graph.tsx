@@ -7,14 +7,14 @@ import { bitLength } from "./model/number";
 import { chunks, distance, moved, panned, seen, zoomed, type Range } from "./model/view";
 import type { Sample } from "./model/sample";
 import { walk } from "./model/walk";
-import { painter } from "../../density/density";
+import { createPainter } from "../../density/density";
 import type { Painter } from "../../density/painter";
 import { formatCompact, formatInteger } from "../../lib/format";
 import { isDark, isTouchScreen } from "../../lib/theme";
 import { Button } from "../../ui/button";
-import { Figure, tables } from "../../ui/figure";
-import { later } from "../../ui/later";
-import type { Picture } from "../../ui/saving";
+import { Figure, isTableMode } from "../../ui/figure";
+import { lazy } from "../../ui/lazy";
+import type { Picture } from "../../ui/picture";
 import { drawAxes, drawOver, EDGE, type Ring } from "./model/axes";
 import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need, sampleOf, samplesOf } from "./model/data";
 import { Counting, CountThese } from "./count";
@@ -24,7 +24,7 @@ import { useSaved } from "./model/save";
 import { scene, type Scene } from "./model/scene";
 import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./model/state";
 
-const Coverage = later(() => import("./coverage").then((part) => part.Coverage), 2);
+const Coverage = lazy(() => import("./coverage").then((part) => part.Coverage), 2);
 
 /** The displayed scene; undefined before the first picture. */
 export const drawn = signal<Scene | undefined>(undefined);
@@ -101,7 +101,7 @@ function paint(): void {
       width: wide,
       height: high,
       scale,
-      mostPoints: brush.mostPoints,
+      mostPoints: brush.maxPoints,
     },
     {
       exact: exactIn(now),
@@ -110,11 +110,11 @@ function paint(): void {
       samples: samplesOf(now),
     },
   );
-  if (picture.points) brush.points(picture.points, picture.look);
-  else if (picture.grid) brush.grid(picture.grid, picture.look);
+  if (picture.points) brush.drawPoints(picture.points, picture.look);
+  else if (picture.grid) brush.drawGrid(picture.grid, picture.look);
   else brush.clear();
   drawn.value = picture;
-  how.value = { kind: brush.kind, software: brush.software, ms: performance.now() - began };
+  how.value = { kind: brush.kind, software: brush.isSoftware, ms: performance.now() - began };
 }
 
 /** Draw the axes below the data and the marks above; only the marks follow the pointer. */
@@ -309,7 +309,7 @@ function useScene() {
     if (!data.current || !under.current || !over.current) return undefined;
     const canvas = data.current;
     parts = { data: canvas, under: under.current, over: over.current };
-    brush = painter(canvas);
+    brush = createPainter(canvas);
     let frame = 0;
     const again = signal(0);
     const soon = () => {
@@ -319,7 +319,7 @@ function useScene() {
       });
     };
     const revive = () => {
-      brush = painter(canvas);
+      brush = createPainter(canvas);
       soon();
     };
     const lost = (event: Event) => event.preventDefault();
@@ -345,7 +345,7 @@ function useScene() {
       parts = brush = undefined;
       drawn.value = undefined;
     };
-  }, [tables.value]);
+  }, [isTableMode.value]);
   return { data, under, over };
 }
 
@@ -438,10 +438,10 @@ export function Graph() {
     };
     element?.addEventListener("wheel", roll, { passive: false });
     return () => element?.removeEventListener("wheel", roll);
-  }, [tables.value]);
+  }, [isTableMode.value]);
   const summary = summaryText();
   return (
-    <Figure summary={summary} twin={twin} class="graph">
+    <Figure summary={summary} getTable={twin} class="graph">
       <div class="picture" ref={place} data-brush={brushMode.value} {...hands}>
         <canvas ref={at.under} class="fill" aria-hidden="true" />
         <canvas

@@ -116,9 +116,9 @@ export function HistogramView() {
   });
   return (
     <div class="stack">
-      <Figure summary={`${words}.`} twin={twin}>
+      <Figure summary={`${words}.`} getTable={twin}>
         <div class="plot-space">
-          {figures ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}
+          {figures ? <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}
         </div>
       </Figure>
       <p class="small">

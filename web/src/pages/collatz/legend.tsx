@@ -2,13 +2,13 @@
 
 import { formatCompact, formatInteger } from "../../lib/format";
 import { isDark } from "../../lib/theme";
-import { CLASSES, css, MIXED_COLOR, viridis } from "../../density/color";
+import { CLASS_COLORS, cssColor, MIXED_COLOR, viridisColor } from "../../density/color";
 import { state } from "./model/state";
 import type { Scene } from "./model/scene";
 
 /** The color scale with its limits. */
 function Scale({ low, high, text }: { low: string; high: string; text: string }) {
-  const stops = Array.from({ length: 13 }, (_, place) => css(viridis(place / 12, isDark.value)));
+  const stops = Array.from({ length: 13 }, (_, place) => cssColor(viridisColor(place / 12, isDark.value)));
   return (
     <li>
       {text} <span class="num">{low}</span>
@@ -26,16 +26,16 @@ export function Legend({ scene }: { scene: Scene | undefined }) {
       {look?.mode === "count" && scene?.source !== "points" && scene?.source !== "none" && (
         <Scale
           text="numbers a pixel, log"
-          low={look.most < 1 ? "0" : formatInteger(Math.max(1, look.least))}
-          high={formatCompact(Math.max(1, Math.round(look.most)))}
+          low={look.max < 1 ? "0" : formatInteger(Math.max(1, look.min))}
+          high={formatCompact(Math.max(1, Math.round(look.max)))}
         />
       )}
-      {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.least)} high={String(look.most)} />}
+      {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.min)} high={String(look.max)} />}
       {look?.mode === "class" &&
-        CLASSES.slice(0, modulus).map((each, residue) => (
+        CLASS_COLORS.slice(0, modulus).map((each, residue) => (
           <li key={residue}>
             <svg viewBox="0 0 18 8" aria-hidden="true">
-              <rect x="5" width="8" height="8" fill={css(each)} />
+              <rect x="5" width="8" height="8" fill={cssColor(each)} />
             </svg>
             {residue} mod {modulus}
           </li>

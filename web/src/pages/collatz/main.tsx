@@ -4,7 +4,7 @@ import "./collatz.css";
 import { useEffect } from "preact/hooks";
 import { bindShortcuts } from "../../lib/keys";
 import { Panel, Tabs } from "../../ui/tabs";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { mount, Page } from "../../ui/page";
 import { clearLog, cycle, reset, saveNumbers, savePicture } from "./model/acts";
 import { Controls, JobLine } from "./controls";
@@ -16,13 +16,13 @@ import { need } from "./model/data";
 import { choose, fit, limits, show, startNumber, state, tab, TABS, view } from "./model/state";
 import { seen } from "./model/view";
 
-const CoralView = later(() => import("./coral").then((part) => part.CoralView));
-const HistogramView = later(() => import("./histogram").then((part) => part.HistogramView));
-const LogView = later(() => import("./log").then((part) => part.LogView));
-const ResiduesView = later(() => import("./residues").then((part) => part.ResiduesView));
+const CoralView = lazy(() => import("./coral").then((part) => part.CoralView));
+const HistogramView = lazy(() => import("./histogram").then((part) => part.HistogramView));
+const LogView = lazy(() => import("./log").then((part) => part.LogView));
+const ResiduesView = lazy(() => import("./residues").then((part) => part.ResiduesView));
 const trajectory = () => import("./trajectory");
-const Trajectory = later(() => trajectory().then((part) => part.Trajectory), 12);
-const TreeView = later(() => import("./tree").then((part) => part.TreeView));
+const Trajectory = lazy(() => trajectory().then((part) => part.Trajectory), 12);
+const TreeView = lazy(() => import("./tree").then((part) => part.TreeView));
 
 const TITLES: Record<(typeof TABS)[number], string> = {
   graph: "Graph",

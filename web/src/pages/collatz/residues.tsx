@@ -115,7 +115,7 @@ export function ResiduesView() {
       </div>
       <Figure
         summary={`${words}.`}
-        twin={() => ({
+        getTable={() => ({
           head: ["n mod m", "numbers", "mean steps", "least", "most", "at"],
           rows: rows.map((row) => [
             row.residue,
@@ -129,7 +129,7 @@ export function ResiduesView() {
       >
         <div class="plot-space">
           {rows.length ? (
-            <Canvas at={canvas} summary={`${words}.`} class="fill" />
+            <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" />
           ) : (
             <div class="empty">
               <h3>{words}</h3>

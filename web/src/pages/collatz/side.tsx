@@ -216,9 +216,9 @@ function numbers(): Headline {
   if (jobViews.value.length)
     return { label: "Numbers counted", value: formatCompact(tested), hint: `${formatInteger(tested)}, by the cluster` };
   learnt.value;
-  if (isExact(range.value)) return { label: "Numbers counted", value: formatCompact(all), after: "in this page" };
+  if (isExact(range.value)) return { label: "Numbers counted", value: formatCompact(all), suffix: "in this page" };
   const few = sampleOf(range.value)?.far.length;
-  return { label: "Numbers sampled", value: few ? formatCompact(few) : "\u2013", after: `of ${formatCompact(all)}` };
+  return { label: "Numbers sampled", value: few ? formatCompact(few) : "\u2013", suffix: `of ${formatCompact(all)}` };
 }
 
 /** Main results: speed or count, longest and highest trajectory. */
@@ -231,12 +231,12 @@ export function Figures() {
       ? {
           label: "Speed",
           value: speed() === null ? "\u2013" : formatCompact(speed()),
-          after: "numbers/s",
-          lately: speeds,
+          suffix: "numbers/s",
+          history: speeds,
         }
       : numbers();
   const at = (found: { n: bigint } | undefined) =>
-    found ? { after: `at ${formatInteger(found.n)}`, onOpen: () => choose(found.n) } : {};
+    found ? { suffix: `at ${formatInteger(found.n)}`, onOpen: () => choose(found.n) } : {};
   return (
     <Headlines
       label="Figures"

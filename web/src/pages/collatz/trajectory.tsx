@@ -12,7 +12,7 @@ import { formatCompact, formatCount, formatInteger, formatPercent } from "../../
 import { hasReducedMotion, token } from "../../lib/theme";
 import { Button, TextButton } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
-import { toast } from "../../ui/toast";
+import { showToast } from "../../ui/toast";
 import { isStar, log } from "./model/events";
 import { Check, Numeral } from "./fields";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
@@ -421,7 +421,7 @@ function Facts({ path }: { path: Path }) {
 
 function Copy({ value, what }: { value: bigint; what: string }) {
   const run = async () =>
-    toast(
+    showToast(
       (await copyText(String(value))) ? `Copied all digits of ${what}` : "The browser does not allow this page to copy",
     );
   return (
@@ -616,9 +616,9 @@ export function Trajectory() {
       </div>
       {path && (
         <div class="trajectory-body">
-          <Figure summary={summary} twin={twin}>
+          <Figure summary={summary} getTable={twin}>
             <div class="plot-space path" ref={place} onPointerDown={down} onPointerMove={move} onPointerUp={up}>
-              <Canvas at={canvas} summary={summary} class="fill" />
+              <Canvas canvasRef={canvas} summary={summary} class="fill" />
             </div>
           </Figure>
           <Facts path={path} />

@@ -225,7 +225,7 @@ export function TreeView() {
       <Growth words={words} why={positive(state.root.value).why} />
       <Figure
         summary={`${words}.`}
-        twin={() => ({
+        getTable={() => ({
           head: ["n", "steps to the root", "comes from"],
           rows: places.value.map(({ branch }) => [
             short(branch.value),

@@ -5,14 +5,14 @@ import { useEffect, useLayoutEffect } from "preact/hooks";
 import { bindShortcuts } from "../../lib/keys";
 import { formatPercent } from "../../lib/format";
 import { TextButton } from "../../ui/button";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { Page } from "../../ui/page";
-import { Empty, Skeleton } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { EmptyMessage, LoadingRows } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { KindList } from "./list";
 import { all, job, kind, kindName, load, missing, problem, show, state } from "./model/state";
 
-const KindView = later(() => import("./kind").then((part) => part.KindView));
+const KindView = lazy(() => import("./kind").then((part) => part.KindView));
 
 function titled(): void {
   const { state: at, progress } = job.value ?? { state: "", progress: 0 };
@@ -32,17 +32,19 @@ export function KindsPage() {
 }
 
 function Body() {
-  if (problem.value) return <Trouble what="List of kinds" problem={problem.value} onRetry={load} />;
+  if (problem.value) return <ErrorMessage subject="List of kinds" problem={problem.value} onRetry={load} />;
   if (missing.value && !kindName.value)
-    return <Trouble what={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />;
-  if (!all.value || (state.job.value && !kindName.value)) return <Skeleton rows={8} />;
+    return (
+      <ErrorMessage subject={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />
+    );
+  if (!all.value || (state.job.value && !kindName.value)) return <LoadingRows rows={8} />;
   if (!kindName.value) return <KindList kinds={all.value} />;
   if (kind.value) return <KindView kind={kind.value} key={kindName.value} />;
   return (
-    <Empty title={`This cluster has no kind ${kindName.value}`}>
+    <EmptyMessage title={`This cluster has no kind ${kindName.value}`}>
       <p>
         <TextButton onClick={() => show("")}>Show the available kinds</TextButton>
       </p>
-    </Empty>
+    </EmptyMessage>
   );
 }

@@ -96,7 +96,7 @@ export function UnitGrid({ job, programs, list }: Props) {
     <Figure
       title="Units"
       summary={summary}
-      twin={() => ({
+      getTable={() => ({
         head: ["units", "state"],
         rows: stretches(list).map(([lo, hi, name]) => [hi - lo === 1 ? formatInteger(lo) : `${lo} to ${hi - 1}`, name]),
       })}
@@ -122,7 +122,7 @@ export function UnitGrid({ job, programs, list }: Props) {
           if (cell !== undefined) select(unitOf(cell, grid.value, list));
         }}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
         <Frame of="chosen" cell={Math.floor(state.unit.value / grid.value.share)} grid={grid.value} />
         <Frame of="cursor" cell={cursor.value ?? -1} grid={grid.value} />
       </div>

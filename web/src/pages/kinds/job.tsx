@@ -8,16 +8,16 @@ import { createDraft } from "../../lib/submission";
 import { jobTitle } from "../../lib/naming";
 import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
 import { Button } from "../../ui/button";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { Outline } from "../../ui/outline";
 import { Progress } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { Skeleton } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { StateLabel } from "../../ui/state";
+import { LoadingRows } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { job, keepDraft, missing, open, state } from "./model/state";
 import { ResultView } from "./result";
 
-const Programs = later(() => import("./programs").then((part) => part.Programs));
+const Programs = lazy(() => import("./programs").then((part) => part.Programs));
 
 export function JobView() {
   const shown = job.value;
@@ -26,9 +26,9 @@ export function JobView() {
       {shown ? (
         <Body job={shown} />
       ) : missing.value ? (
-        <Trouble what={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />
+        <ErrorMessage subject={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />
       ) : (
-        <Skeleton rows={6} />
+        <LoadingRows rows={6} />
       )}
     </section>
   );
@@ -39,7 +39,7 @@ function Body({ job: shown }: { job: Job }) {
     <>
       <Heading job={shown} />
       <div class="ages">
-        <Progress job={shown} steering unit="units" />
+        <Progress job={shown} hasButtons unit="units" />
       </div>
       <Notes job={shown} />
       {KINDS[shown.type]?.hasPrograms && <Programs job={shown} />}
@@ -58,7 +58,7 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
     <div class="row">
       <h2>{jobTitle(shown)}</h2>
       <span class="mono soft small">{id}</span>
-      <State of={name} />
+      <StateLabel state={name} />
       {isEnded(shown) && ran !== null && <span class="num soft">{formatSeconds(ran)}</span>}
       {jobWorkflowAddress(id) && <a href={jobWorkflowAddress(id)}>Its workflow</a>}
       <span class="grow" />

@@ -9,9 +9,9 @@ import { snapshot } from "../../lib/live";
 import { summarizeJob } from "../../lib/summary";
 import { Button } from "../../ui/button";
 import { JobName } from "../../ui/job-name";
-import { State } from "../../ui/state";
+import { StateLabel } from "../../ui/state";
 import { KindForm } from "../../ui/submission";
-import { Empty, Table, type Column, numberColumn } from "../../ui/table";
+import { EmptyMessage, Table, type Column, numberColumn } from "../../ui/table";
 import { JobView } from "./job";
 import { draft, keepDraft, open, show, state } from "./model/state";
 
@@ -25,7 +25,7 @@ export function KindView({ kind }: { kind: Kind }) {
     <div class="kind">
       <section class="kind-form" aria-label="New job">
         <Heading kind={kind} />
-        <KindForm kind={kind} given={draft.value} onChange={keepDraft} onSubmitted={open} />
+        <KindForm kind={kind} draft={draft.value} onChange={keepDraft} onSubmitted={open} />
       </section>
       <div class="kind-job">
         {state.job.value ? <JobView key={state.job.value} /> : <Welcome />}
@@ -52,9 +52,9 @@ function Heading({ kind }: { kind: Kind }) {
 
 function Welcome() {
   return (
-    <Empty title="No job is open">
+    <EmptyMessage title="No job is open">
       <p>Submit one with the form, or open one from the list. Its progress and its result are shown here.</p>
-    </Empty>
+    </EmptyMessage>
   );
 }
 
@@ -64,14 +64,14 @@ const COLUMNS: Column<Job>[] = [
     title: "job",
     cell: (job) => <JobName job={job} onOpen={() => open(job.job_id)} />,
   },
-  { id: "state", title: "state", cell: (job) => <State of={job.state} /> },
+  { id: "state", title: "state", cell: (job) => <StateLabel state={job.state} /> },
   numberColumn("done", "done", (job) =>
     job.state === "done" ? formatCompact(job.total) : formatPercent(job.progress),
   ),
   {
     id: "parameters",
     title: "parameters",
-    wrap: true,
+    canWrap: true,
     cell: (job) => <span class="small soft">{summarizeJob(job)}</span>,
   },
 ];
@@ -94,8 +94,8 @@ function Others({ kind }: { kind: Kind }) {
         label="Jobs of this kind"
         columns={COLUMNS}
         rows={jobs.slice(0, MOST_JOBS)}
-        name={(job) => job.job_id}
-        open={state.job.value}
+        rowKey={(job) => job.job_id}
+        openKey={state.job.value}
       />
     </section>
   );

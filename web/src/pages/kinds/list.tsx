@@ -36,7 +36,7 @@ function active(type: string): string {
 
 const COLUMNS: Column<Kind>[] = [
   { id: "name", title: "kind", cell: (kind) => <Name kind={kind} /> },
-  { id: "summary", title: "what it computes", wrap: true, cell: (kind) => kind.summary },
+  { id: "summary", title: "what it computes", canWrap: true, cell: (kind) => kind.summary },
   { id: "page", title: "page", cell: (kind) => <OwnPage kind={kind} /> },
   numberColumn("active", "waiting or running", (kind) => active(kind.type)),
 ];
@@ -48,7 +48,7 @@ export function KindList({ kinds }: { kinds: readonly Kind[] }) {
       <p class="soft">
         Each has a form made from its parameters, its jobs with their progress, and their results as tables.
       </p>
-      <Table label="Kinds of job" columns={COLUMNS} rows={kinds} name={(kind) => kind.type} class="cards" />
+      <Table label="Kinds of job" columns={COLUMNS} rows={kinds} rowKey={(kind) => kind.type} class="cards" />
     </div>
   );
 }

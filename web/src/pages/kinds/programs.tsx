@@ -4,8 +4,8 @@ import { useEffect, useMemo } from "preact/hooks";
 import type { Job } from "../../lib/api";
 import { formatInteger } from "../../lib/format";
 import { connection } from "../../lib/live";
-import { Skeleton } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
+import { LoadingRows } from "../../ui/table";
+import { ErrorMessage } from "../../ui/error-message";
 import { UnitGrid } from "./grid";
 import { state } from "./model/state";
 import { programsOf } from "./model/programs";
@@ -19,12 +19,13 @@ export function Programs({ job }: { job: Job }) {
   const list = programs.states.value;
   // While the page is not live, its banner explains why.
   const problem = connection.value === "live" ? programs.problem.value : undefined;
-  if (!list) return problem ? <Trouble what="States of the units" problem={problem} /> : <Skeleton rows={6} />;
+  if (!list)
+    return problem ? <ErrorMessage subject="States of the units" problem={problem} /> : <LoadingRows rows={6} />;
   const alone = list.length === 1;
   const unit = alone ? 0 : state.unit.value;
   return (
     <>
-      {problem && <Trouble what="States of the units" problem={problem} />}
+      {problem && <ErrorMessage subject="States of the units" problem={problem} />}
       {!alone && (
         <div class="ages">
           <UnitGrid job={job} programs={programs} list={list} />

@@ -6,12 +6,12 @@ import { copyText, formatCsv, download } from "../../lib/export";
 import { isEnded } from "../../lib/fleet";
 import { formatCount, formatInteger } from "../../lib/format";
 import { Button } from "../../ui/button";
-import { useResult } from "../../ui/answer";
+import { useResult } from "../../ui/request";
 import { Histogram } from "../../ui/histogram";
-import { leaf } from "../../ui/outline";
-import { Skeleton, Table, type Column } from "../../ui/table";
-import { toast } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { formatLeaf } from "../../ui/outline";
+import { LoadingRows, Table, type Column } from "../../ui/table";
+import { showToast } from "../../ui/toast";
+import { ErrorMessage } from "../../ui/error-message";
 import { reading, short, type Cell, type Schema, type TablePart } from "./model/reading";
 import { kind as described } from "./model/state";
 
@@ -24,8 +24,8 @@ export function ResultView({ job }: { job: Job }) {
         <h2 class="grow">{shown?.partial && !isEnded(job) ? "Result so far" : "Result"}</h2>
         {shown && <Copies job={job} value={shown.value} />}
       </div>
-      {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
-      {shown ? <Parts kind={job.type} value={shown.value} /> : job.state === "done" && !problem && <Skeleton />}
+      {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
+      {shown ? <Parts kind={job.type} value={shown.value} /> : job.state === "done" && !problem && <LoadingRows />}
       {job.state !== "done" && <SoFar job={job} again={shown !== undefined} onAsk={() => ask(true)} />}
     </section>
   );
@@ -43,7 +43,7 @@ function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => v
 function Copies({ job, value }: { job: Job; value: unknown }) {
   const json = () => JSON.stringify(value, null, 2);
   const give = async () =>
-    toast((await copyText(json())) ? "Copied as JSON" : "The browser does not allow this page to copy");
+    showToast((await copyText(json())) ? "Copied as JSON" : "The browser does not allow this page to copy");
   return (
     <>
       <Button onClick={() => void give()}>Copy as JSON</Button>
@@ -64,7 +64,7 @@ function Parts({ kind, value }: { kind: string; value: unknown }) {
           {figures.map(([title, each]) => (
             <div key={title}>
               <dt>{title}</dt>
-              <dd title={String(each)}>{leaf(short(each))}</dd>
+              <dd title={String(each)}>{formatLeaf(short(each))}</dd>
             </div>
           ))}
         </dl>
@@ -90,7 +90,7 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
     id: `c${place}`,
     title: name,
     end: numeric[place] ?? false,
-    cell: ([, row]) => <span class="num">{leaf(short(row[place] ?? null))}</span>,
+    cell: ([, row]) => <span class="num">{formatLeaf(short(row[place] ?? null))}</span>,
   }));
   const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, formatCsv([columns, ...rows]), "text/csv");
   return (
@@ -102,7 +102,7 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
         label={title}
         columns={shown}
         rows={rows.slice(0, MOST_ROWS).map((row, place) => [place, row] as const)}
-        name={([place]) => String(place)}
+        rowKey={([place]) => String(place)}
       />
       <div class="row">
         {rows.length > MOST_ROWS && (

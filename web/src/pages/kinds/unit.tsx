@@ -5,11 +5,11 @@ import type { Job, Unit, UnitState } from "../../lib/api";
 import { download } from "../../lib/export";
 import { formatBytes, formatInteger, formatSeconds } from "../../lib/format";
 import { Button } from "../../ui/button";
-import { useAnswer } from "../../ui/answer";
+import { useRequest } from "../../ui/request";
 import { now } from "../../ui/page";
-import { Skeleton } from "../../ui/table";
-import { failed } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { LoadingRows } from "../../ui/table";
+import { showError } from "../../ui/toast";
+import { ErrorMessage } from "../../ui/error-message";
 import { select } from "./grid";
 import { LogView } from "../../logs/view";
 import { stateAt, type Programs } from "./model/programs";
@@ -95,9 +95,9 @@ function Neighbours({ unit, total }: { unit: number; total: number }) {
 const MOST_FILES = 20;
 
 function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: number }) {
-  const { value: files, problem } = useAnswer(() => outputs(artifact, unit));
-  if (problem) return <Trouble what="Outputs" problem={problem} />;
-  if (!files) return <Skeleton rows={1} />;
+  const { value: files, problem } = useRequest(() => outputs(artifact, unit));
+  if (problem) return <ErrorMessage subject="Outputs" problem={problem} />;
+  if (!files) return <LoadingRows rows={1} />;
   if (!files.length) return null;
   const rest = files.length - MOST_FILES;
   return (
@@ -130,6 +130,6 @@ async function save(file: Output): Promise<void> {
     if (file.bytes > MOST_BYTES) throw new Error(`${formatBytes(file.bytes)} are too many for a page`);
     download(name, await content(file));
   } catch (error) {
-    failed(`Save ${name}`, error);
+    showError(`Save ${name}`, error);
   }
 }

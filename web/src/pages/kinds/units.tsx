@@ -5,11 +5,11 @@ import type { Job, Unit, Units, UnitState } from "../../lib/api";
 import { formatCsv, download } from "../../lib/export";
 import { formatInteger, formatSeconds } from "../../lib/format";
 import { Button } from "../../ui/button";
-import { useAnswer } from "../../ui/answer";
-import { Rows } from "../../ui/rows";
-import { Skeleton, type Column, numberColumn } from "../../ui/table";
-import { failed, toast } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { useRequest } from "../../ui/request";
+import { LongTable } from "../../ui/long-table";
+import { LoadingRows, type Column, numberColumn } from "../../ui/table";
+import { showError, showToast } from "../../ui/toast";
+import { ErrorMessage } from "../../ui/error-message";
 import { only, select } from "./grid";
 import type { Programs } from "./model/programs";
 import { state } from "./model/state";
@@ -20,7 +20,7 @@ const COLUMNS: Column<Unit>[] = [
   {
     id: "unit",
     title: "unit",
-    end: true,
+    isNumeric: true,
     cell: ({ unit }) => (
       <Button class="link num" aria-label={`Log of unit ${unit}`} onClick={() => select(unit)}>
         {formatInteger(unit)}
@@ -38,15 +38,15 @@ const COLUMNS: Column<Unit>[] = [
 
 export function UnitTable({ job, programs }: { job: Job; programs: Programs }) {
   const [wanted, from] = [state.units.value, state.from.value];
-  const { value: answer, problem } = useAnswer(
+  const { value: answer, problem } = useRequest(
     (signal) => units(job.job_id, from, PAGE, wanted, signal),
     [job.job_id, wanted, from, programs.changes.value],
   );
   return (
     <div class="stack">
       <Bar job={job} answer={answer} />
-      {problem && <Trouble what="Units" problem={problem} />}
-      {answer ? <List key={`${wanted} ${from}`} rows={answer.units} /> : !problem && <Skeleton rows={6} />}
+      {problem && <ErrorMessage subject="Units" problem={problem} />}
+      {answer ? <List key={`${wanted} ${from}`} rows={answer.units} /> : !problem && <LoadingRows rows={6} />}
     </div>
   );
 }
@@ -66,7 +66,7 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
   };
   const save = async () => {
     busy.value = true;
-    await saved(job.job_id, state.units.peek()).catch((error: unknown) => failed("Save as CSV", error));
+    await saved(job.job_id, state.units.peek()).catch((error: unknown) => showError("Save as CSV", error));
     busy.value = false;
   };
   return (
@@ -133,12 +133,18 @@ async function saved(job: string, wanted: string): Promise<void> {
     row.artifact,
   ]);
   download(`${job}-units.csv`, formatCsv([head, ...cells]), "text/csv");
-  toast(`Saved ${formatInteger(rows.length)} units`);
+  showToast(`Saved ${formatInteger(rows.length)} units`);
 }
 
 function List({ rows }: { rows: readonly Unit[] }) {
   if (!rows.length) return <p class="soft">No unit is in this state.</p>;
   return (
-    <Rows label="Table of units" columns={COLUMNS} rows={rows} name={({ unit }) => unit} open={state.unit.value} />
+    <LongTable
+      label="Table of units"
+      columns={COLUMNS}
+      rows={rows}
+      rowKey={({ unit }) => unit}
+      openKey={state.unit.value}
+    />
   );
 }

@@ -5,14 +5,14 @@ import { useEffect } from "preact/hooks";
 import { formatPercent } from "../../lib/format";
 import { bindShortcuts } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
-import { later, painted } from "../../ui/later";
+import { lazy, firstPaint } from "../../ui/lazy";
 import { Page } from "../../ui/page";
 import EXAMPLE from "./example.json?url";
 import { Setup } from "./setup";
 import { main, run, saving, say, showExample, state, type Example } from "./model/state";
 
-const Desk = later(() => import("./desk").then((part) => part.Desk));
-const SaveDialog = later(() => import("./save").then((part) => part.SaveDialog));
+const Desk = lazy(() => import("./desk").then((part) => part.Desk));
+const SaveDialog = lazy(() => import("./save").then((part) => part.SaveDialog));
 
 function titled(): void {
   const job = run.job.value;
@@ -41,7 +41,7 @@ export function ThreadsPage() {
   }, []);
   useEffect(() => effect(titled), []);
   useEffect(() => {
-    void painted.then(() => effect(exemplify));
+    void firstPaint.then(() => effect(exemplify));
   }, []);
   return (
     <Page current="threads">

@@ -7,15 +7,15 @@ import { useEffect } from "preact/hooks";
 import { formatPercent } from "../../lib/format";
 import { allowedVerbs } from "../../lib/jobs";
 import { bindShortcuts, type Shortcuts } from "../../lib/keys";
-import { MODES } from "../../timeline/lod";
+import { MODES } from "../../timeline/sums";
 import { threadAt } from "./model/log";
 import { NONE } from "../../timeline/model";
 import { Button } from "../../ui/button";
-import { later } from "../../ui/later";
-import { act } from "../../ui/progress";
-import { Skeleton } from "../../ui/table";
+import { lazy } from "../../ui/lazy";
+import { performVerb } from "../../ui/progress";
+import { LoadingRows } from "../../ui/table";
 import { Panel, Tabs } from "../../ui/tabs";
-import { failed, toast } from "../../ui/toast";
+import { showError, showToast } from "../../ui/toast";
 import { Details, zoomToPicked } from "./details";
 import { Counters, Distribution, Metrics, Window } from "./figures";
 import { fit, Lanes, Legend, Overview, pan, useChase, zoom } from "./lanes";
@@ -52,7 +52,7 @@ import {
 } from "./model/state";
 import { TreeView } from "./tree";
 
-const Sweep = later(() => import("./sweep").then((part) => part.Sweep), 6);
+const Sweep = lazy(() => import("./sweep").then((part) => part.Sweep), 6);
 const SCHEDULERS = ["fifo", "lifo", "round_robin", "work_stealing"];
 
 function markSeen(): void {
@@ -151,10 +151,10 @@ function Waiting({ loading }: { loading: boolean }) {
       <p class={bad ? "trouble" : "soft"} role={bad ? "alert" : "status"}>
         {text}
       </p>
-      {coming && <Skeleton rows={8} />}
+      {coming && <LoadingRows rows={8} />}
       <div class="row">
         {job && allowedVerbs(job).includes("retry") && (
-          <Button onClick={() => void act(job.job_id, "retry")}>Retry</Button>
+          <Button onClick={() => void performVerb(job.job_id, "retry")}>Retry</Button>
         )}
         {!coming && <a href="/">Show the example</a>}
       </div>
@@ -178,7 +178,7 @@ function modes(): readonly string[] {
   const opened = loaded.value;
   if (!opened) return MODES;
   const { trace, index } = opened;
-  const says: Record<string, boolean> = { stolen: trace.steals.time.length > 0, wait: index.longest > 0 };
+  const says: Record<string, boolean> = { stolen: trace.steals.time.length > 0, wait: index.maxWait > 0 };
   return MODES.filter((each) => says[each] ?? true);
 }
 
@@ -188,14 +188,14 @@ function Tools() {
   const cells = run.result.value?.cells ?? [];
   const others = SCHEDULERS.filter((each) => each !== mine?.scheduler);
   const against = (scheduler: string) =>
-    compare(scheduler).catch((error: unknown) => failed("The other policy", error));
+    compare(scheduler).catch((error: unknown) => showError("The other policy", error));
   const find = (event: SubmitEvent) => {
     event.preventDefault();
     const opened = loaded.peek();
     const wanted = (event.currentTarget as HTMLFormElement).querySelector("input")?.value ?? "";
     const thread = opened ? threadAt(opened.trace, opened.tree, wanted) : NONE;
     if (thread === NONE)
-      return toast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
+      return showToast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
     pick(thread);
     zoomToPicked();
   };
@@ -244,7 +244,7 @@ function Tools() {
           </select>
         </label>
       )}
-      {loaded.value?.critical.whole && <Switch of={state.critical}>Critical path</Switch>}
+      {loaded.value?.critical.isComplete && <Switch of={state.critical}>Critical path</Switch>}
       {offered.includes("stolen") && <Switch of={state.steals}>Steals</Switch>}
       {mine && (
         <label class="row">

@@ -2,9 +2,9 @@
 
 import { formatCompact, formatInteger } from "../../lib/format";
 import { us } from "./model/log";
-import { coreOf, NO_CORE, nameOf, NONE, pathOf, slicesOf, STOLEN } from "../../timeline/model";
+import { coreOf, NO_CORE, threadName, NONE, threadPath, threadSlices, STOLEN } from "../../timeline/model";
 import { childrenOf } from "../../timeline/tree";
-import { around } from "../../timeline/view";
+import { viewAround } from "../../timeline/view";
 import { loaded, pick, picked, see, state, until } from "./model/state";
 import { Button } from "../../ui/button";
 
@@ -15,8 +15,8 @@ export function zoomToPicked(): void {
   const [opened, thread] = [loaded.peek(), picked.peek()];
   if (!opened || thread === NONE) return;
   const { threads } = opened.trace;
-  const end = threads.ended[thread] as number;
-  see(around(threads.born[thread] as number, Number.isFinite(end) ? end : opened.trace.until, until.peek()));
+  const end = threads.endedAt[thread] as number;
+  see(viewAround(threads.readyAt[thread] as number, Number.isFinite(end) ? end : opened.trace.until, until.peek()));
   state.commit();
 }
 
@@ -36,24 +36,24 @@ export function Details() {
   }
   const { trace, tree } = opened;
   const { threads } = trace;
-  const slices = slicesOf(trace, thread);
+  const slices = threadSlices(trace, thread);
   const first = slices[0] as number;
   const parent = threads.parent[thread] as number;
   const children = childrenOf(tree, thread);
-  const ended = threads.ended[thread] as number;
+  const ended = threads.endedAt[thread] as number;
   const stolen = (trace.flags[first] as number) & STOLEN ? trace.steals.thread.indexOf(thread) : -1;
   const cores = [...new Set(slices.map((each) => coreOf(trace, each)))];
   const link = (each: number) => (
     <Button class="link num" key={each} onClick={() => pick(each)}>
-      {pathOf(threads, each)}
+      {threadPath(threads, each)}
     </Button>
   );
   const from = stolen < 0 ? NO_CORE : (trace.steals.from[stolen] as number);
   return (
     <section class="details" aria-label="Picked thread">
       <div class="row">
-        <h2>{nameOf(threads, thread)}</h2>
-        <span class="num soft">{pathOf(threads, thread)}</span>
+        <h2>{threadName(threads, thread)}</h2>
+        <span class="num soft">{threadPath(threads, thread)}</span>
         <span class="grow" />
         <Button onClick={zoomToPicked}>Zoom to it</Button>
       </div>
@@ -68,11 +68,11 @@ export function Details() {
         </div>
         <div>
           <dt>created</dt>
-          <dd class="num">{us(threads.born[thread] as number)}</dd>
+          <dd class="num">{us(threads.readyAt[thread] as number)}</dd>
         </div>
         <div>
           <dt>waited</dt>
-          <dd class="num">{us((threads.begun[thread] as number) - (threads.born[thread] as number))}</dd>
+          <dd class="num">{us((threads.startedAt[thread] as number) - (threads.readyAt[thread] as number))}</dd>
         </div>
         <div>
           <dt>ran on</dt>
@@ -109,8 +109,8 @@ export function Details() {
               : children.length > NAMED
                 ? formatInteger(children.length)
                 : [...children].map((each) => <span key={each}>{link(each)} </span>)}
-            {(threads.wanted[thread] as number) > children.length && (
-              <span class="soft"> of {threads.wanted[thread]} wanted</span>
+            {(threads.requestedChildren[thread] as number) > children.length && (
+              <span class="soft"> of {threads.requestedChildren[thread]} wanted</span>
             )}
           </dd>
         </div>

@@ -1,14 +1,14 @@
 /** Statistics of all replicas, counters of this replica at the playhead, and the distribution of replicas. */
 
 import { useComputed } from "@preact/signals";
-import { bounds } from "../../timeline/critical";
+import { computeBounds } from "../../timeline/critical";
 import { us } from "./model/log";
 import { moment, statistics } from "./model/statistics";
 import { formatCompact, formatCount, formatInteger, formatPercent, formatRate } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { Headlines, type Headline } from "../../ui/headline";
 import { Histogram } from "../../ui/histogram";
-import { failed, toast } from "../../ui/toast";
+import { showError, showToast } from "../../ui/toast";
 import { barsOf, type Cell, type Metric } from "./model/result";
 import { verdictOf } from "./model/verdict";
 import {
@@ -64,12 +64,12 @@ function headlinesOf(mine: Cell): Headline[] {
   return HEADLINES.flatMap(([name, label, write]) => {
     const [metric, other] = [mine.metrics[name], rival?.metrics[name]];
     if (!metric) return [];
-    const after = [
+    const suffix = [
       name === "speedup" ? `of ${mine.cores}` : "",
       spread(metric, write).trim(),
       rival && other ? `(${write(other.mean)} ${rival.scheduler.replaceAll("_", " ")})` : "",
     ];
-    return { label, value: write(metric.mean), after: after.filter(Boolean).join(" "), hint: hintOf(metric, write) };
+    return { label, value: write(metric.mean), suffix: suffix.filter(Boolean).join(" "), hint: hintOf(metric, write) };
   });
 }
 
@@ -173,7 +173,7 @@ export function Counters() {
   ).value;
   if (!opened || !now) return null;
   const { trace, critical } = opened;
-  const limits = bounds(critical, trace.cores);
+  const limits = computeBounds(critical, trace.cores);
   const speedup = critical.work / trace.until;
   const rows: [string, string, string?][] = [
     ["runtime", us(playhead.value ?? trace.until)],
@@ -185,7 +185,7 @@ export function Counters() {
     ["ready", formatInteger(now.ready)],
     ["steals", formatInteger(now.steals)],
   ];
-  const whole: [string, string, string?][] = critical.whole
+  const whole: [string, string, string?][] = critical.isComplete
     ? [
         [
           "work T₁, span T∞",
@@ -212,7 +212,7 @@ export function Counters() {
 }
 
 function seek(search: Promise<void>): void {
-  search.catch((error: unknown) => failed("Looking for a replica", error));
+  search.catch((error: unknown) => showError("Looking for a replica", error));
 }
 
 /** Histogram of makespans; a bar or a button loads a replica. */
@@ -227,7 +227,7 @@ export function Distribution() {
     here === undefined || otherOutcome() ? undefined : bars.findIndex((bar) => here >= bar.from && here < bar.to);
   const pickBar = (place: number) => {
     const bar = bars[place];
-    if (!bar?.count) return toast("This bar has no replicas");
+    if (!bar?.count) return showToast("This bar has no replicas");
     seek(chooseWithin(bar.low, bar.high));
   };
   const ready = !run.partial.value && state.job.value !== "";
@@ -237,11 +237,11 @@ export function Distribution() {
         title="Makespan over replicas"
         bins={shown}
         unit={unit === 1000 ? "ms" : "µs"}
-        counted="replicas"
+        noun="replicas"
         height={130}
-        selected={selected}
+        selectedBin={selected}
         marks={mine.metrics.makespan_us ? [{ at: mine.metrics.makespan_us.mean / unit, label: "mean" }] : []}
-        {...(ready ? { onPick: pickBar } : {})}
+        {...(ready ? { onSelect: pickBar } : {})}
       />
       {ready && <Picks mine={mine} />}
       {example.value && !state.job.value && <RunHere />}
@@ -287,7 +287,7 @@ function shownReplica(): string {
 function RunHere() {
   const parameters = example.value?.result.parameters ?? {};
   const given = Object.fromEntries(Object.entries(parameters).filter(([, each]) => each !== null));
-  const run = () => start(given).catch((error: unknown) => failed("Start", error));
+  const run = () => start(given).catch((error: unknown) => showError("Start", error));
   return (
     <p class="small soft">
       <Button onClick={() => void run()}>Run it here</Button> to open any of its{" "}

@@ -2,30 +2,30 @@
 
 import { computed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { cssColor, palette, shadeAt } from "../../timeline/palette";
+import { cssColor, createPalette, rampColor } from "../../timeline/palette";
 import {
   coreAt,
   drawLanes,
   drawOverview,
-  frameOf,
-  HALF_ROOM,
-  heightOf,
-  hit,
-  MOST_ARROWS,
+  createFrame,
+  HALF_HEIGHT,
+  frameHeight,
+  sliceAt,
+  MAX_ARROWS,
   OVERVIEW_HEIGHT,
-  overviewTime,
-  ROOM,
+  overviewTimeAt,
+  FULL_HEIGHT,
   timeAt,
   type Scene,
 } from "../../timeline/timeline";
-import { panned, whole, zoomed } from "../../timeline/view";
+import { panView, fullView, zoomView } from "../../timeline/view";
 import { formatCount, formatInteger } from "../../lib/format";
 import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { isDark, token } from "../../lib/theme";
-import type { Loaded } from "../../timeline/load";
-import { before } from "../../timeline/lod";
+import type { LoadedTrace } from "../../timeline/load";
+import { lastStartedSlice } from "../../timeline/sums";
 import { lineOf, us } from "./model/log";
-import { countUpTo, coreOf, lineage, NONE } from "../../timeline/model";
+import { countUpTo, coreOf, ancestorsOf, NONE } from "../../timeline/model";
 import { glance } from "./model/statistics";
 import { childrenOf } from "../../timeline/tree";
 import { useCanvas } from "../../ui/canvas";
@@ -48,17 +48,17 @@ import {
   view,
 } from "./model/state";
 
-const paint = computed(() => palette(mode.value, isDark.value, loaded.value?.index.deepest));
+const paint = computed(() => createPalette(mode.value, isDark.value, loaded.value?.index.maxDepth));
 /** Height for the lanes; two pictures share the screen. */
-const room = computed(() => (otherLoaded.value ? HALF_ROOM : ROOM));
+const room = computed(() => (otherLoaded.value ? HALF_HEIGHT : FULL_HEIGHT));
 const inks = computed(() => {
   void isDark.value;
   return {
     ink: token("ink"),
-    soft: token("ink-soft"),
+    secondary: token("ink-soft"),
     line: token("line-strong"),
     accent: token("accent"),
-    ground: token("bg"),
+    background: token("bg"),
     halo: token("halo"),
   };
 });
@@ -67,24 +67,24 @@ const inks = computed(() => {
 const family = computed(() => {
   const opened = loaded.value;
   if (!opened || picked.value === NONE) return [];
-  return [...lineage(opened.trace.threads, picked.value), ...childrenOf(opened.tree, picked.value)].filter(
+  return [...ancestorsOf(opened.trace.threads, picked.value), ...childrenOf(opened.tree, picked.value)].filter(
     (each) => each !== picked.value,
   );
 });
 
-function sceneOf(opened: Loaded, first: boolean): Scene {
+function sceneOf(opened: LoadedTrace, first: boolean): Scene {
   return {
     loaded: opened,
     view: view.value,
     mode: mode.value,
     palette: paint.value,
-    inks: inks.value,
+    colors: inks.value,
     range: range.value,
-    at: playhead.value,
+    playhead: playhead.value,
     cursor: cursor.value,
-    steals: state.steals.value,
-    critical: state.critical.value ? opened.critical.path : [],
-    picked: first ? picked.value : NONE,
+    hasArrows: state.steals.value,
+    criticalPath: state.critical.value ? opened.critical.path : [],
+    selectedThread: first ? picked.value : NONE,
     family: first ? family.value : [],
     room: room.value,
     scale: devicePixelRatio || 1,
@@ -95,12 +95,12 @@ function sceneOf(opened: Loaded, first: boolean): Scene {
 const NAME = 20;
 
 /** Return the height in pixels of lanes with their name, and of the overview above the first lanes. */
-export function tallOf({ trace }: Loaded, first: boolean): number {
-  return NAME + heightOf(frameOf(1, trace.cores, room.peek())) + (first ? OVERVIEW_HEIGHT : 0);
+export function tallOf({ trace }: LoadedTrace, first: boolean): number {
+  return NAME + frameHeight(createFrame(1, trace.cores, room.peek())) + (first ? OVERVIEW_HEIGHT : 0);
 }
 
 /** Draw the lanes of a replica with their name for a file. */
-export function drawNamed(context: CanvasRenderingContext2D, width: number, opened: Loaded, first: boolean): void {
+export function drawNamed(context: CanvasRenderingContext2D, width: number, opened: LoadedTrace, first: boolean): void {
   const scene = { ...sceneOf(opened, first), cursor: undefined, scale: 2 };
   context.save();
   if (first) {
@@ -119,7 +119,7 @@ export function drawNamed(context: CanvasRenderingContext2D, width: number, open
 
 // -- overview ---------------------------------------------------------------------------------------------------------
 
-export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> }) {
+export function Overview({ from }: { from: ReadonlySignal<LoadedTrace | undefined> }) {
   const canvas = useCanvas((context, width) => from.value && drawOverview(context, width, sceneOf(from.value, true)));
   const held = useRef<number | undefined>(undefined);
   const opened = from.value;
@@ -127,7 +127,7 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
   const { trace, index } = opened;
   const time = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    return overviewTime(box.width, trace, event.clientX - box.left);
+    return overviewTimeAt(box.width, trace, event.clientX - box.left);
   };
   const move = (event: PointerEvent) => {
     if (held.current === undefined) return;
@@ -156,7 +156,7 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
     }),
   });
   return (
-    <Figure summary={summary} twin={twin}>
+    <Figure summary={summary} getTable={twin}>
       <div
         class="overview"
         style={{ height: `${OVERVIEW_HEIGHT}px` }}
@@ -169,7 +169,7 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
           move(event);
         }}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
     </Figure>
   );
@@ -183,11 +183,11 @@ function middle(): number {
 }
 
 export function zoom(factor: number): void {
-  see(zoomed(view.peek(), factor, middle(), until.peek()));
+  see(zoomView(view.peek(), factor, middle(), until.peek()));
 }
 
 export function pan(share: number): void {
-  see(panned(view.peek(), share, until.peek()));
+  see(panView(view.peek(), share, until.peek()));
 }
 
 /** Select the next or previous slice of the same core, or the simultaneous slice of a neighboring core. */
@@ -198,17 +198,19 @@ export function step(along: number, across: number): void {
   const from = slice.peek();
   const { t0, t1 } = view.peek();
   if (from === NONE) {
-    choose(opened, before(trace, index, 0, (t0 + t1) / 2));
+    choose(opened, lastStartedSlice(trace, index, 0, (t0 + t1) / 2));
     return;
   }
   const core = coreOf(trace, from) + across;
   if (core < 0 || core >= trace.cores) return;
   const time = trace.start[from] as number;
-  const next = across ? Math.max(trace.lanes[core] as number, before(trace, index, core, time)) : from + along;
+  const next = across
+    ? Math.max(trace.lanes[core] as number, lastStartedSlice(trace, index, core, time))
+    : from + along;
   if (next >= (trace.lanes[core] as number) && next < (trace.lanes[core + 1] as number)) choose(opened, next);
 }
 
-function choose({ trace }: Loaded, at: number): void {
+function choose({ trace }: LoadedTrace, at: number): void {
   if (!(at >= 0 && at < trace.start.length)) return;
   slice.value = at;
   pick(trace.thread[at] as number, at);
@@ -232,13 +234,13 @@ function showDetails(): void {
 type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
 
 /** Handle pointer and wheel of a picture, including pinch gestures. */
-function useHands(opened: Loaded | undefined, first: boolean) {
+function useHands(opened: LoadedTrace | undefined, first: boolean) {
   const grip = useRef<Grip | undefined>(undefined);
   const fingers = useRef(new Map<number, number>());
   const element = useRef<HTMLDivElement>(null);
   const place = (event: { clientX: number; clientY: number }) => {
     const box = (element.current as HTMLElement).getBoundingClientRect();
-    const frame = frameOf(box.width, opened?.trace.cores ?? 1, room.peek());
+    const frame = createFrame(box.width, opened?.trace.cores ?? 1, room.peek());
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     return { frame, x, y, time: timeAt(frame, view.peek(), x) };
   };
@@ -252,7 +254,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
       if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
         return pan(((event.deltaX || event.deltaY) * scale) / 1000);
       see(
-        zoomed(
+        zoomView(
           view.peek(),
           1.0015 ** (event.deltaY * scale * (event.ctrlKey ? 4 : 1)),
           place(event).time,
@@ -270,7 +272,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
     const center = place({ clientX: (one + two) / 2, clientY: 0 }).time;
     fingers.current.set(event.pointerId, event.clientX);
     const [left, right] = [...fingers.current.values()] as [number, number];
-    if (before > 10) see(zoomed(view.peek(), before / Math.max(10, Math.abs(left - right)), center, until.peek()));
+    if (before > 10) see(zoomView(view.peek(), before / Math.max(10, Math.abs(left - right)), center, until.peek()));
   };
   const down = (event: PointerEvent) => {
     if (!opened || event.button > 0) return;
@@ -292,7 +294,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
     if (Math.abs(x - held.x) > 3) held.moved = true;
     if (!held.moved) return;
     if (held.kind === "range") mark({ t0: Math.min(held.time, time), t1: Math.max(held.time, time) });
-    else see(panned(view.peek(), (held.time - time) / (view.peek().t1 - view.peek().t0), until.peek()));
+    else see(panView(view.peek(), (held.time - time) / (view.peek().t1 - view.peek().t0), until.peek()));
   };
   const up = (event: PointerEvent) => {
     fingers.current.delete(event.pointerId);
@@ -301,7 +303,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
     if (!held || !opened || event.type === "pointercancel") return;
     if (held.moved) return state.commit();
     const { frame, x, y } = place(event);
-    const at = hit(opened, frame, view.peek(), x, y);
+    const at = sliceAt(opened, frame, view.peek(), x, y);
     if (first) pick(at === NONE ? NONE : (opened.trace.thread[at] as number), at);
     if (at === NONE && !event.shiftKey && first) mark(undefined);
     state.commit();
@@ -317,7 +319,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
   };
 }
 
-export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined>; first: boolean }) {
+export function Lanes({ from, first }: { from: ReadonlySignal<LoadedTrace | undefined>; first: boolean }) {
   const canvas = useCanvas((context, width) => from.value && drawLanes(context, width, sceneOf(from.value, first)));
   const opened = from.value;
   const hands = useHands(opened, first);
@@ -333,11 +335,11 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
   const hover = (event: PointerEvent) => {
     hands.on.onPointerMove(event);
     const { frame, x, y } = hands.place(event);
-    under.value = coreAt(frame, y) === undefined ? NONE : hit(opened, frame, view.peek(), x, y);
+    under.value = coreAt(frame, y) === undefined ? NONE : sliceAt(opened, frame, view.peek(), x, y);
   };
-  const height = heightOf(frameOf(globalThis.innerWidth, trace.cores, room.value));
+  const height = frameHeight(createFrame(globalThis.innerWidth, trace.cores, room.value));
   return (
-    <Figure summary={summary} twin={() => twinOf(opened, t0, t1)}>
+    <Figure summary={summary} getTable={() => twinOf(opened, t0, t1)}>
       <div
         class="lanes"
         ref={hands.element}
@@ -353,7 +355,7 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
         onFocus={() => (stop.current = bindShortcuts(ARROWS))}
         onBlur={() => stop.current()}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
         {describeSlice(opened, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
@@ -366,18 +368,18 @@ const HELP = matchMedia("(pointer: coarse)").matches
   ? "Drag to pan, pinch to zoom, tap a slice for its thread."
   : "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread.";
 
-function describe({ trace, index }: Loaded, t0: number, t1: number): string {
+function describe({ trace, index }: LoadedTrace, t0: number, t1: number): string {
   const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
   return `${formatCount(slices, "slice")}, ${busyCores.toFixed(2)} cores busy on average, ${formatCount(steals, "steal")}.`;
 }
 
-function describeSlice({ trace }: Loaded, at: number): string | undefined {
+function describeSlice({ trace }: LoadedTrace, at: number): string | undefined {
   if (at === NONE || at >= trace.start.length) return undefined;
   const { name, path, text, time } = lineOf(trace, at);
   return `${us(time)}: ${name}${path && ` (${path})`} ${text}`;
 }
 
-function twinOf({ trace, index }: Loaded, t0: number, t1: number) {
+function twinOf({ trace, index }: LoadedTrace, t0: number, t1: number) {
   const rows: (string | number)[][] = [];
   for (const at of index.order) {
     if (rows.length > 500) break;
@@ -394,7 +396,7 @@ export function Legend() {
   if (!opened) return null;
   const { trace, index } = opened;
   const { steals } = trace;
-  const { deepest } = index;
+  const { maxDepth: deepest } = index;
   const depths =
     deepest <= 5
       ? Array.from({ length: deepest + 1 }, (_, depth) => depth)
@@ -417,7 +419,7 @@ export function Legend() {
     <ul class="legend" aria-label="Legend">
       {scales.map(([level, text]) => (
         <li key={text}>
-          <i class="swatch" style={{ backgroundColor: cssColor(shadeAt(paint.value, level)) }} />
+          <i class="swatch" style={{ backgroundColor: cssColor(rampColor(paint.value, level)) }} />
           {text}
         </li>
       ))}
@@ -435,8 +437,8 @@ export function Legend() {
       )}
       {steals.time.length > 0 && state.steals.value && (
         <li>
-          {many > MOST_ARROWS
-            ? `${formatInteger(many)} steals as ticks; arrows from ${MOST_ARROWS} on down`
+          {many > MAX_ARROWS
+            ? `${formatInteger(many)} steals as ticks; arrows from ${MAX_ARROWS} on down`
             : "arrow: a steal, from victim to thief"}
         </li>
       )}
@@ -455,7 +457,7 @@ export function Legend() {
 
 export function fit(): void {
   if (range.peek()) see(range.peek() as { t0: number; t1: number });
-  else see(whole(until.peek()));
+  else see(fullView(until.peek()));
   state.commit();
 }
 

@@ -1,14 +1,14 @@
 /** Playback of the replica at a chosen speed. */
 
 import { us } from "./model/log";
-import { pace, slot, speedAt } from "../../timeline/clock";
+import { playbackRate, sliderPosition, speedAtPosition } from "../../timeline/clock";
 import { Button } from "../../ui/button";
-import { toast } from "../../ui/toast";
+import { showToast } from "../../ui/toast";
 import { loaded, play, playing, reset, seekTo, state, told, until } from "./model/state";
 
 export function resetWithUndo(): void {
   const undo = reset();
-  toast("Reset: showing the whole replica without range or selection", { text: "Undo", run: undo });
+  showToast("Reset: showing the whole replica without range or selection", { text: "Undo", run: undo });
 }
 
 export function Player() {
@@ -41,11 +41,11 @@ export function Player() {
           min={0}
           max={100}
           step={5}
-          value={slot(state.speed.value)}
-          aria-valuetext={`${us(pace(state.speed.value, until.value))} per second`}
-          onInput={(event) => (state.speed.value = speedAt(Number(event.currentTarget.value)))}
+          value={sliderPosition(state.speed.value)}
+          aria-valuetext={`${us(playbackRate(state.speed.value, until.value))} per second`}
+          onInput={(event) => (state.speed.value = speedAtPosition(Number(event.currentTarget.value)))}
         />
-        <span class="num">{us(pace(state.speed.value, until.value))} per s</span>
+        <span class="num">{us(playbackRate(state.speed.value, until.value))} per s</span>
       </label>
     </div>
   );

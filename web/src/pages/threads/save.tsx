@@ -6,9 +6,9 @@ import { assembled, chromeTrace, csvPieces } from "./model/export";
 import { us } from "./model/log";
 import { Button } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
-import { offer, type Picture } from "../../ui/saving";
-import { failed, toast } from "../../ui/toast";
-import type { Loaded } from "../../timeline/load";
+import { offerPicture, type Picture } from "../../ui/picture";
+import { showError, showToast } from "../../ui/toast";
+import type { LoadedTrace } from "../../timeline/load";
 import { drawNamed, tallOf } from "./lanes";
 import { described } from "./setup";
 import { loaded, openFile, otherLoaded, range, saving, state, until } from "./model/state";
@@ -30,7 +30,7 @@ async function saveText(pieces: Iterable<string>, type: string, end: string): Pr
   try {
     download(nameOf(end), await assembled(pieces, type));
   } catch (error) {
-    failed("The file could not be written", error);
+    showError("The file could not be written", error);
   }
 }
 
@@ -42,10 +42,10 @@ function named(scheduler: string): string {
 const WIDE = 1200;
 
 /** Return the overview and lanes, for both policies of a comparison. */
-function pictureOf(opened: Loaded): Picture {
-  const all = [opened, ...(otherLoaded.peek() ? [otherLoaded.peek() as Loaded] : [])];
+function pictureOf(opened: LoadedTrace): Picture {
+  const all = [opened, ...(otherLoaded.peek() ? [otherLoaded.peek() as LoadedTrace] : [])];
   const { trace } = opened;
-  const tall = (place: number) => tallOf(all[place] as Loaded, place === 0) + 12;
+  const tall = (place: number) => tallOf(all[place] as LoadedTrace, place === 0) + 12;
   return {
     title: `Threads on ${trace.cores} cores: ${all.map(({ trace: { scheduler } }) => named(scheduler)).join(", ")}`,
     lines: [described(trace.parameters), `replica ${trace.replica}`],
@@ -62,7 +62,7 @@ function pictureOf(opened: Loaded): Picture {
 
 function offerDrawn(): void {
   const opened = loaded.peek();
-  if (opened) offer(nameOf("").slice(0, -1), pictureOf(opened));
+  if (opened) offerPicture(nameOf("").slice(0, -1), pictureOf(opened));
 }
 
 export function SaveDialog() {
@@ -111,7 +111,7 @@ export function SaveDialog() {
           </Button>
           <Button
             onClick={act(async () =>
-              toast(
+              showToast(
                 (await copyText(location.origin + state.link()))
                   ? "Address copied"
                   : "The browser does not allow this page to copy",

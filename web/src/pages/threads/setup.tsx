@@ -10,16 +10,16 @@ import { loadKinds } from "../../lib/jobs";
 import { flattenParameters } from "../../lib/parameters";
 import { Button } from "../../ui/button";
 import type { Schema } from "../../ui/fields";
-import { later } from "../../ui/later";
+import { lazy } from "../../ui/lazy";
 import { Progress } from "../../ui/progress";
-import { State } from "../../ui/state";
-import { Skeleton } from "../../ui/table";
-import { failed } from "../../ui/toast";
+import { StateLabel } from "../../ui/state";
+import { LoadingRows } from "../../ui/table";
+import { showError } from "../../ui/toast";
 import PRESETS from "./model/presets.json";
 import { applying, expectedThreads } from "./model/result";
 import { draft, loaded, main, run, start, state, unknown } from "./model/state";
 
-const SchemaForm = later(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
+const SchemaForm = lazy(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
 const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
 
 const kind = signal<Kind | undefined>(undefined);
@@ -74,7 +74,7 @@ export function Setup() {
           The list of parameters could not be loaded: {problem.value.detail}
         </p>
       )}
-      {editing.value && !problem.value && (kind.value ? <Form kind={kind.value} /> : <Skeleton rows={3} />)}
+      {editing.value && !problem.value && (kind.value ? <Form kind={kind.value} /> : <LoadingRows rows={3} />)}
     </section>
   );
 }
@@ -105,7 +105,7 @@ function Welcome() {
           <Button
             key={title}
             title={about}
-            onClick={() => void start(parameters).catch((error: unknown) => failed(title, error))}
+            onClick={() => void start(parameters).catch((error: unknown) => showError(title, error))}
           >
             {title}
           </Button>
@@ -135,14 +135,14 @@ function Summary() {
   const active = job && !["done", "failed", "cancelled", "skipped"].includes(job.state);
   return (
     <div class="row summary">
-      {job && <State of={job.state} />}
+      {job && <StateLabel state={job.state} />}
       <span class="grow program">
         {job ? described({ ...defaults(), ...job.parameters }) : unknown.value ? "" : "Loading the job"}
       </span>
       {job && !active && <span class="soft small">{idAndTime(job)}</span>}
       {active && (
         <span class="how">
-          <Progress job={job} steering unit="replicas" />
+          <Progress job={job} hasButtons unit="replicas" />
         </span>
       )}
       {active && job.waiting_because && <span class="soft small">{job.waiting_because}</span>}
@@ -180,7 +180,7 @@ function Form({ kind: { schema } }: { kind: Kind }) {
       <SchemaForm
         schema={applying(schema as Schema, all.value, given.value)}
         value={given.value}
-        few={FEW}
+        mainFields={FEW}
         errors={errorsOf(problem.value)}
         onChange={set}
       />

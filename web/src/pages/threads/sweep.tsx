@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { token } from "../../lib/theme";
-import { ticksOf } from "../../timeline/view";
+import { viewTicks } from "../../timeline/view";
 import { useCanvas, type Draw } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { ages, cell, run, showCell } from "./model/state";
@@ -69,8 +69,8 @@ export function Sweep() {
         </span>
       }
       summary={summary}
-      twin={twin}
-      saved={{ title: "Speedup over cores", draw: paint }}
+      getTable={twin}
+      picture={{ title: "Speedup over cores", draw: paint }}
       class={`sweep ${ages.value}`}
     >
       <div
@@ -79,7 +79,7 @@ export function Sweep() {
         onMouseLeave={() => (under.value = undefined)}
         onClick={(event) => open(at(event))}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
     </Figure>
   );
@@ -106,7 +106,7 @@ function axes(context: Context, plane: Plane, lines: readonly Line[]): void {
   context.fillStyle = token("ink-soft");
   context.textBaseline = "middle";
   context.textAlign = "right";
-  for (const value of ticksOf({ t0: 0, t1: speedup }, 5).at) {
+  for (const value of viewTicks({ t0: 0, t1: speedup }, 5).at) {
     const y = Math.round(yOf(plane, value)) + 0.5;
     context.strokeRect(left, y, wide, 0);
     context.fillText(brief(value), left - 6, y);

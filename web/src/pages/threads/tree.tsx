@@ -1,14 +1,21 @@
 /** The spawn tree as an icicle or an expandable list, with widths that show time on cores. */
 
 import { useComputed, useSignal } from "@preact/signals";
-import { cssColor, palette, shadeAt } from "../../timeline/palette";
+import { cssColor, createPalette, rampColor } from "../../timeline/palette";
 import { formatCompact, formatCount, formatInteger, formatPercent } from "../../lib/format";
 import { isDark, token } from "../../lib/theme";
-import type { Loaded } from "../../timeline/load";
-import { waitLevel } from "../../timeline/lod";
+import type { LoadedTrace } from "../../timeline/load";
+import { waitLevel } from "../../timeline/sums";
 import { threadAt, us } from "./model/log";
-import { lineage, nameOf, NONE, pathOf, STOLEN } from "../../timeline/model";
-import { childrenOf, heaviestPath, icicle, weights, type Piece, type Weights } from "../../timeline/tree";
+import { ancestorsOf, threadName, NONE, threadPath, STOLEN } from "../../timeline/model";
+import {
+  childrenOf,
+  heaviestPath,
+  layOutIcicle,
+  sumSubtrees,
+  type IciclePiece,
+  type SubtreeTimes,
+} from "../../timeline/tree";
 import { Button, TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
@@ -22,17 +29,17 @@ function heightOf(rows: number): number {
   return Math.max(8, Math.min(ROW, Math.floor(TALL / rows)));
 }
 
-function levelOf({ trace, index }: Loaded, thread: number): number {
+function levelOf({ trace, index }: LoadedTrace, thread: number): number {
   const first = trace.threads.slice[thread] as number;
   if (mode.value === "stolen") return (trace.flags[first] as number) & STOLEN ? 1 : 0;
   if (mode.value === "wait") return waitLevel(trace.wait[first] as number);
-  return (trace.threads.depth[thread] as number) / Math.max(1, index.deepest);
+  return (trace.threads.depth[thread] as number) / Math.max(1, index.maxDepth);
 }
 
 export function TreeView() {
   const opened = loaded.value;
   const held = useComputed(() =>
-    loaded.value ? weights(loaded.value.trace, range.value?.t0 ?? 0, range.value?.t1 ?? Infinity) : undefined,
+    loaded.value ? sumSubtrees(loaded.value.trace, range.value?.t0 ?? 0, range.value?.t1 ?? Infinity) : undefined,
   ).value;
   if (!opened || !held) return <p class="soft">Load a replica to see its threads.</p>;
   const root = state.root.value ? threadAt(opened.trace, opened.tree, state.root.value) : NONE;
@@ -65,8 +72,8 @@ export function TreeView() {
   );
 }
 
-function Crumbs({ opened: { trace }, root }: { opened: Loaded; root: number }) {
-  const line = root === NONE ? [] : lineage(trace.threads, root);
+function Crumbs({ opened: { trace }, root }: { opened: LoadedTrace; root: number }) {
+  const line = root === NONE ? [] : ancestorsOf(trace.threads, root);
   const go = (path: string) => {
     state.root.value = path;
     state.commit();
@@ -77,13 +84,13 @@ function Crumbs({ opened: { trace }, root }: { opened: Loaded; root: number }) {
         all roots
       </TextButton>
       {line.map((thread) => (
-        <TextButton key={thread} onClick={() => go(pathOf(trace.threads, thread))}>
-          {pathOf(trace.threads, thread)}
+        <TextButton key={thread} onClick={() => go(threadPath(trace.threads, thread))}>
+          {threadPath(trace.threads, thread)}
         </TextButton>
       ))}
       {picked.value !== NONE && picked.value !== root && (
-        <Button onClick={() => go(pathOf(trace.threads, picked.value))}>
-          Only {pathOf(trace.threads, picked.value)} and below
+        <Button onClick={() => go(threadPath(trace.threads, picked.value))}>
+          Only {threadPath(trace.threads, picked.value)} and below
         </Button>
       )}
     </nav>
@@ -91,8 +98,8 @@ function Crumbs({ opened: { trace }, root }: { opened: Loaded; root: number }) {
 }
 
 interface PartProps {
-  opened: Loaded;
-  held: Weights;
+  opened: LoadedTrace;
+  held: SubtreeTimes;
   root: number;
   heaviest: readonly number[];
 }
@@ -102,7 +109,7 @@ const HINT =
   "Click picks a thread, a double click shows its subtree alone.";
 
 /** Describe a piece's time on cores and its share; empty for several threads. */
-function time({ thread }: Piece, held: Weights): string {
+function time({ thread }: IciclePiece, held: SubtreeTimes): string {
   if (thread === NONE) return "";
   const spent = held.time[thread] as number;
   return `, ${us(spent)} on cores, ${formatPercent(spent / held.total, 1)}`;
@@ -110,12 +117,12 @@ function time({ thread }: Piece, held: Weights): string {
 
 function Icicle({ opened, held, root, heaviest }: PartProps) {
   const { trace, tree, index } = opened;
-  const rows = (root === NONE ? index.deepest : (tree.height[root] as number)) + 1;
+  const rows = (root === NONE ? index.maxDepth : (tree.height[root] as number)) + 1;
   const tall = heightOf(rows);
-  const pieces = useSignal<Piece[]>([]);
-  const under = useSignal<Piece | undefined>(undefined);
+  const pieces = useSignal<IciclePiece[]>([]);
+  const under = useSignal<IciclePiece | undefined>(undefined);
   const canvas = useCanvas((context, width) => {
-    pieces.value = icicle(tree, held, root, width, rows);
+    pieces.value = layOutIcicle(tree, held, root, width, rows);
     draw(context, opened, pieces.peek(), heaviest, tall);
   });
   const at = (event: MouseEvent) => {
@@ -123,14 +130,14 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
     const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / tall)];
     return pieces.peek().find((piece) => piece.row === row && x >= piece.x && x < piece.x + piece.width);
   };
-  const name = (piece: Piece) =>
+  const name = (piece: IciclePiece) =>
     piece.thread === NONE
       ? `${formatCount(piece.count, "thread")}, each too narrow to draw`
-      : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`;
+      : `${threadName(trace.threads, piece.thread)} (${threadPath(trace.threads, piece.thread)})`;
   const summary =
-    `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ` +
+    `Spawn tree${root === NONE ? "" : ` below ${threadPath(trace.threads, root)}`}: ` +
     `${formatCount(held.threads, "thread")} with ${us(held.total)} on cores, ${formatCount(rows, "depth")}. ` +
-    `The heaviest path ends in ${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
+    `The heaviest path ends in ${heaviest.length ? threadPath(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
     rows: pieces
@@ -142,14 +149,14 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
         us(piece.thread === NONE ? 0 : (held.time[piece.thread] as number)),
       ]),
   });
-  const enter = (piece: Piece | undefined) => {
+  const enter = (piece: IciclePiece | undefined) => {
     if (!piece || piece.thread === NONE) return;
-    state.root.value = pathOf(trace.threads, piece.thread);
+    state.root.value = threadPath(trace.threads, piece.thread);
     state.commit();
   };
   const shown = under.value;
   return (
-    <Figure summary={summary} twin={twin}>
+    <Figure summary={summary} getTable={twin}>
       <div
         class="icicle"
         style={{ height: `${rows * tall}px` }}
@@ -158,7 +165,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
         onMouseMove={(event) => (under.value = at(event))}
         onMouseLeave={() => (under.value = undefined)}
       >
-        <Canvas at={canvas} summary={summary} class="fill" />
+        <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
         {shown ? `${name(shown)}: ${formatCount(shown.count, "thread")}${time(shown, held)}` : HINT}
@@ -169,25 +176,25 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
 
 function draw(
   context: CanvasRenderingContext2D,
-  opened: Loaded,
-  pieces: readonly Piece[],
+  opened: LoadedTrace,
+  pieces: readonly IciclePiece[],
   heaviest: readonly number[],
   tall: number,
 ): void {
   const { trace } = opened;
-  const paint = palette(mode.value, isDark.value, opened.index.deepest);
+  const paint = createPalette(mode.value, isDark.value, opened.index.maxDepth);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
   const pickedThread = picked.value;
-  const line = new Set(pickedThread === NONE ? [] : lineage(trace.threads, pickedThread));
+  const line = new Set(pickedThread === NONE ? [] : ancestorsOf(trace.threads, pickedThread));
   const way = new Set(state.critical.value ? opened.critical.path : []);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
   for (const { thread, row, x, width, count } of pieces) {
     const y = row * tall;
     const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
-    const unborn = thread !== NONE && (trace.threads.born[thread] as number) > now;
+    const unborn = thread !== NONE && (trace.threads.readyAt[thread] as number) > now;
     // Several narrow threads have a neutral color.
-    context.fillStyle = thread === NONE ? token("line-strong") : cssColor(shadeAt(paint, levelOf(opened, thread)));
+    context.fillStyle = thread === NONE ? token("line-strong") : cssColor(rampColor(paint, levelOf(opened, thread)));
     context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
     context.fillRect(x, y, wide, tall - 1);
     context.globalAlpha = 1;
@@ -205,10 +212,10 @@ function draw(
       context.lineWidth = mark || 2;
       context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2), tall - 3);
     }
-    const [red, green, blue] = shadeAt(paint, levelOf(opened, thread));
+    const [red, green, blue] = rampColor(paint, levelOf(opened, thread));
     const bright = 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2 > 0.22;
     const ink = unborn ? token("ink") : bright ? "#101418" : "#ffffff";
-    text(context, pathOf(trace.threads, thread), x, y, wide, tall, ink);
+    text(context, threadPath(trace.threads, thread), x, y, wide, tall, ink);
   }
 }
 
@@ -252,8 +259,8 @@ function brief(path: string): string {
 }
 
 interface RowsProps {
-  opened: Loaded;
-  held: Weights;
+  opened: LoadedTrace;
+  held: SubtreeTimes;
   parent: number;
   heaviest: readonly number[];
   open: ReadonlySet<number>;
@@ -270,14 +277,14 @@ function Rows(props: RowsProps) {
     toggle,
   } = props;
   const all = childrenOf(tree, parent)
-    .filter((child) => held.seen[child])
+    .filter((child) => held.activeThreads[child])
     .sort((left, right) => (held.time[right] as number) - (held.time[left] as number));
   const rest = all.subarray(SHOWN).reduce((sum, child) => sum + (held.time[child] as number), 0);
   const share = (time: number) => `${(100 * time) / (held.total || 1)}%`;
   return (
     <ul>
       {[...all.subarray(0, SHOWN)].map((thread) => {
-        const path = pathOf(trace.threads, thread);
+        const path = threadPath(trace.threads, thread);
         const inner = childrenOf(tree, thread).length;
         return (
           <li key={thread}>
@@ -299,7 +306,8 @@ function Rows(props: RowsProps) {
               </Button>
               <span class="num">{us(held.time[thread] as number)}</span>
               <span class="num soft">
-                {formatInteger(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}
+                {formatInteger(held.activeThreads[thread] as number)} thread
+                {held.activeThreads[thread] === 1 ? "" : "s"}
               </span>
               <span class="meter" aria-hidden="true">
                 <i style={{ width: share(held.time[thread] as number) }} />

@@ -3,8 +3,8 @@
 import type { Job } from "../../../lib/api";
 import { deleteJob, controlJob, allowedVerbs, type JobVerb } from "../../../lib/jobs";
 import { snapshot } from "../../../lib/live";
-import { confirm } from "../../../ui/dialog";
-import { failed, toast } from "../../../ui/toast";
+import { askConfirmation } from "../../../ui/dialog";
+import { showError, showToast } from "../../../ui/toast";
 import { isEnded } from "../../../lib/fleet";
 import { open, state } from "./state";
 
@@ -57,8 +57,8 @@ function question(act: Act, ids: readonly string[]) {
       ids.length === 1
         ? after
         : after.replace("Its", "Their").replace("The job and its result", "The jobs and their results"),
-    act: TITLES[act],
-    danger: true,
+    buttonLabel: TITLES[act],
+    isDangerous: true,
   };
 }
 
@@ -70,8 +70,8 @@ async function one(id: string, act: Act): Promise<void> {
 /** Perform an action on the jobs that allow it, after a confirmation if it cannot be undone, and report the outcome. */
 export async function perform(act: Act, ids: readonly string[]): Promise<void> {
   const able_ = able(ids, act);
-  if (!able_.length) return toast(refusal(act, ids));
-  if ((act === "cancel" || act === "delete") && !(await confirm(question(act, able_)))) return;
+  if (!able_.length) return showToast(refusal(act, ids));
+  if ((act === "cancel" || act === "delete") && !(await askConfirmation(question(act, able_)))) return;
   const problems: unknown[] = [];
   const left = [...able_];
   const work = async () => {
@@ -95,8 +95,8 @@ function refusal(act: Act, ids: readonly string[]): string {
 
 function report(act: Act, ids: readonly string[], problems: readonly unknown[]): void {
   const done = ids.length - problems.length;
-  if (done && ids.length > 1) toast(`${PAST[act]} ${done} jobs`);
-  else if (done) toast(`${PAST[act]}: job ${ids[0]}`);
-  if (problems.length) failed(`${TITLES[act]}: ${problems.length} refused, such as`, problems[0]);
+  if (done && ids.length > 1) showToast(`${PAST[act]} ${done} jobs`);
+  else if (done) showToast(`${PAST[act]}: job ${ids[0]}`);
+  if (problems.length) showError(`${TITLES[act]}: ${problems.length} refused, such as`, problems[0]);
   if (act === "delete" && ids.includes(state.job.peek())) open("");
 }

@@ -6,7 +6,7 @@ import { follow } from "../../../lib/follow";
 import { connection, events } from "../../../lib/live";
 import { workflowId } from "../../../lib/naming";
 import type { Boxes } from "../../../graph/fold";
-import { layoutOf, type Layout } from "../../../graph/layout";
+import { computeLayout, type Layout } from "../../../graph/layout";
 import { state } from "./state";
 import { boxed, critical, failure, isOver, kept, looseEdges, workflow, type Lit, type Structure } from "./workflows";
 
@@ -69,7 +69,7 @@ export function viewOf(id: string): WorkflowView {
     drawn: computed(() => {
       if (!structure.value) return undefined;
       const boxes = boxed(structure.value, state.fold.value, state.unfolded.value);
-      return { boxes, layout: layoutOf(boxes.graph), loose: looseEdges(structure.value, boxes.of) };
+      return { boxes, layout: computeLayout(boxes.graph), loose: looseEdges(structure.value, boxes.boxOfVertex) };
     }),
     lit: computed(() => litOf(answer.value, structure.value)),
     problem,

@@ -12,9 +12,9 @@ import {
   type WorkflowSummary,
   type WorkflowList,
 } from "../../../lib/api";
-import { boxesOf, groupsOf, type Boxes } from "../../../graph/fold";
-import { criticalPath, wayTo } from "../../../graph/paths";
-import { graphOf, reachable, type Graph } from "../../../graph/structure";
+import { createBoxes, findGroups, type Boxes } from "../../../graph/fold";
+import { criticalPath, delayPath } from "../../../graph/paths";
+import { buildGraph, findReachable, type Graph } from "../../../graph/structure";
 
 /** Return the newest workflows, up to 1,000. */
 export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowList> {
@@ -121,10 +121,10 @@ export interface Structure {
 }
 
 export function structureOf(actions: readonly Action[]): Structure {
-  const graph = graphOf(
+  const graph = buildGraph(
     actions.map((action) => ({ id: action.action_id, type: action.action_type, dependencies: waitsFor(action) })),
   );
-  const groups = groupsOf(
+  const groups = findGroups(
     graph,
     actions.map((action) => action.action_type),
   );
@@ -163,7 +163,7 @@ const MOST_SIBLINGS = 8;
 export function boxed({ graph, groups, place }: Structure, folding: boolean, open: readonly string[]): Boxes {
   const opened = new Set(open.map((id) => groups[place.get(id) ?? -1]));
   const most = folding && graph.size > WHOLE ? MOST_SIBLINGS : graph.size;
-  return boxesOf(graph, groups, most, (group) => opened.has(group));
+  return createBoxes(graph, groups, most, (group) => opened.has(group));
 }
 
 /** Return the common part of sibling names, such as `run-…`, or else the first name. */
@@ -255,7 +255,7 @@ export function failure({ graph }: Structure, actions: readonly Action[], chosen
   const failed = chosen !== undefined && actions[chosen]?.state === "failed" ? chosen : firstFailure(actions);
   if (failed === undefined) return undefined;
   const end = (vertex: number) => Date.parse(actions[vertex]?.ended ?? "") || 0;
-  const vertices = wayTo(graph, failed, end);
+  const vertices = delayPath(graph, failed, end);
   const [first, last] = [actions[vertices[0] ?? failed], actions[failed]];
   const seconds = (Date.parse(last?.ended ?? "") - Date.parse(first?.started ?? "")) / 1000 || 0;
   return { vertices, text: "failure", seconds };
@@ -263,5 +263,5 @@ export function failure({ graph }: Structure, actions: readonly Action[], chosen
 
 /** Count the actions that were skipped because of one action. */
 export function skippedBy({ graph }: Structure, actions: readonly Action[], vertex: number): number {
-  return [...reachable(graph, vertex, true)].filter((each) => actions[each]?.state === "skipped").length;
+  return [...findReachable(graph, vertex, true)].filter((each) => actions[each]?.state === "skipped").length;
 }

@@ -4,8 +4,8 @@ import { tableOf } from "./client";
 import { download } from "../../../lib/export";
 import { formatInteger } from "../../../lib/format";
 import { isTouchScreen } from "../../../lib/theme";
-import { confirm } from "../../../ui/dialog";
-import { failed, toast } from "../../../ui/toast";
+import { askConfirmation } from "../../../ui/dialog";
+import { showError, showToast } from "../../../ui/toast";
 import { forgetAll, recall, type Counted } from "./data";
 import { asText, clear, lines, log, restore, shown } from "./events";
 import { seen, type Range } from "./view";
@@ -21,11 +21,11 @@ const CSV_ROWS = 2 ** 14;
 /** Forget the run's results and reset the picture. Running jobs are cancelled if the user agrees. */
 export async function reset(): Promise<void> {
   if (active.peek().length) {
-    const yes = await confirm({
+    const yes = await askConfirmation({
       title: "Reset while a job runs",
       text: "The run's jobs are cancelled, and the page starts over.",
-      act: "Cancel the jobs and reset",
-      danger: true,
+      buttonLabel: "Cancel the jobs and reset",
+      isDangerous: true,
     });
     if (!yes) return;
     await cancel();
@@ -41,7 +41,7 @@ export async function reset(): Promise<void> {
     restore(kept);
     [state.x.value, state.span.value, state.sel.value] = [x, span, sel];
   };
-  toast("The page is reset; finished jobs stay on the cluster", { text: "Undo", run: undo });
+  showToast("The page is reset; finished jobs stay on the cluster", { text: "Undo", run: undo });
 }
 
 export function cycle(): void {
@@ -58,13 +58,13 @@ export async function saveNumbers(): Promise<void> {
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
     const how = isTouchScreen ? "Select, then drag" : "Shift and drag, or M";
-    toast(
+    showToast(
       `A CSV holds at most ${formatInteger(CSV_MOST)} numbers; this would be ${formatInteger(count)}. ` +
         `Select fewer (${how}), or save the histogram`,
     );
     return;
   }
-  if (count > 100_000n) toast(`Writing ${formatInteger(count)} numbers`);
+  if (count > 100_000n) showToast(`Writing ${formatInteger(count)} numbers`);
   const parts = ["Number,Steps,MaxValue\r\n"];
   try {
     for (let at = range.first; at < range.end; at += BigInt(CSV_ROWS)) {
@@ -72,7 +72,7 @@ export async function saveNumbers(): Promise<void> {
       parts.push((await tableOf(at, Math.min(CSV_ROWS, rest))).text);
     }
   } catch (error) {
-    return failed("CSV", error);
+    return showError("CSV", error);
   }
   download(nameOf(range, "csv"), new Blob(parts, { type: "text/csv" }));
 }
@@ -93,14 +93,14 @@ export function saveHistogram({ range, histogram, source }: Counted): void {
 export async function savePicture(name: string = tab.peek()): Promise<void> {
   const picture = pictures.get(name)?.();
   if (!picture) {
-    toast("This view has no picture to save");
+    showToast("This view has no picture to save");
     return;
   }
   try {
-    const { savePicture: write } = await import("../../../ui/sheet");
+    const { savePicture: write } = await import("../../../ui/picture-export");
     await write(`collatz-${name}`, picture, "png");
   } catch (error) {
-    failed("The picture was not saved", error);
+    showError("The picture was not saved", error);
   }
 }
 
@@ -115,5 +115,5 @@ export function saveLog(): void {
 
 export function clearLog(): void {
   const before = clear();
-  toast("The log is empty", { text: "Undo", run: () => restore(before) });
+  showToast("The log is empty", { text: "Undo", run: () => restore(before) });
 }

@@ -1,6 +1,6 @@
 /** Delays as counts on a grid of pixels, from exact values or columns of jobs. Pure functions. */
 
-import { grid, type Grid } from "../../../density/grid";
+import { createGrid, type Grid } from "../../../density/grid";
 import { joined, left, type Covered } from "./cover";
 import { unpack } from "./packed";
 import type { Sample } from "./sample";
@@ -308,7 +308,7 @@ export function extent({ cells }: Grid): Extent {
 
 /** Enlarge single pixels to marks of `by` x `by` pixels where space is free. */
 export function thickened({ width, height, cells }: Grid, by: number): Grid {
-  const wide = grid(width, height);
+  const wide = createGrid(width, height);
   wide.cells.set(cells);
   for (let cell = 0; cell < cells.length; cell += 1) {
     const value = cells[cell] as number;

@@ -1,6 +1,6 @@
 /** Palettes of the coral: a color for each fraction of the way from root to tip. Pure functions. */
 
-import { css, viridis } from "../../../density/color";
+import { cssColor, viridisColor } from "../../../density/color";
 
 export const PALETTES = ["viridis", "coral", "kelp", "ink"] as const;
 export type Palette = (typeof PALETTES)[number];
@@ -57,7 +57,7 @@ function between(stops: readonly Stop[], share: number): Stop {
 
 /** Return the color function of a palette on a light or dark background. */
 export function paletteColors(palette: Palette, dark: boolean): (share: number) => string {
-  if (palette === "viridis") return (share) => css(viridis(share, dark));
+  if (palette === "viridis") return (share) => cssColor(viridisColor(share, dark));
   const stops = STOPS[palette][dark ? 1 : 0];
-  return (share) => css(between(stops, share));
+  return (share) => cssColor(between(stops, share));
 }

@@ -10,7 +10,7 @@ import { isEnded } from "../../../lib/fleet";
 import { formatCompact, formatCount, formatInteger, formatSeconds } from "../../../lib/format";
 import { loadResult, controlJob, submitJob, jobProblem, watchJob, type JobVerb } from "../../../lib/jobs";
 import { clusterTime, keepJob, knownUntil } from "../../../lib/live";
-import { failed } from "../../../ui/toast";
+import { showError } from "../../../ui/toast";
 import { exactOf, isExact, learn, learnt } from "./data";
 import { isStar, log } from "./events";
 import { recordsOf, type PageRecords } from "./found";
@@ -300,7 +300,7 @@ export async function start(): Promise<void> {
   };
   const lanesDone = await Promise.allSettled(Array.from({ length: lanes }, lane));
   if (mine !== turn) return;
-  for (const each of lanesDone) if (each.status === "rejected") failed("Start", each.reason);
+  for (const each of lanesDone) if (each.status === "rejected") showError("Start", each.reason);
   endRun();
 }
 
@@ -370,7 +370,7 @@ async function steerAll(verb: JobVerb): Promise<void> {
     try {
       await controlJob(job.job_id, verb);
     } catch (error) {
-      if (!(error instanceof Problem && error.status === 409)) failed(`${verb} ${job.job_id}`, error);
+      if (!(error instanceof Problem && error.status === 409)) showError(`${verb} ${job.job_id}`, error);
     }
   }
 }
@@ -449,7 +449,7 @@ export async function count(seen: Range): Promise<void> {
     while (!isEnded(view.peek() ?? { state: "queued" })) await changed(view, 2000);
     if (view.peek()?.state === "done") learn(fromBinary(id, await getBytes(`/api/jobs/${id}/density.bin`)));
   } catch (error) {
-    failed("These numbers were not counted", error);
+    showError("These numbers were not counted", error);
   }
   counting.value = "";
 }

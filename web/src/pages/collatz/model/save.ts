@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { useCanvas, type Draw } from "../../../ui/canvas";
-import type { Picture } from "../../../ui/saving";
+import type { Picture } from "../../../ui/picture";
 
 /** Functions that create the picture of a view, keyed by the view's name. */
 export const pictures = new Map<string, () => Picture | undefined>();

@@ -4,8 +4,8 @@
  */
 
 import type { Points } from "../../../density/painter";
-import type { Look } from "../../../density/color";
-import { grid, type Grid } from "../../../density/grid";
+import type { ColorScale } from "../../../density/color";
+import { createGrid, type Grid } from "../../../density/grid";
 import { joined, type Covered } from "./cover";
 import {
   coarseness,
@@ -38,7 +38,7 @@ export interface Wanted {
 
 export interface Scene {
   frame: Frame;
-  look: Look;
+  look: ColorScale;
   grid?: Grid;
   points?: Points[];
   /** Numbers of drawn values and nonempty pixels; 0 for points. */
@@ -98,9 +98,9 @@ export function bounds(
   return [least < 0.3 * most ? 0 : Math.floor(least / step) * step, high];
 }
 
-function lookOf({ metric, dark, modulus }: Wanted, most: number, least: number): Look {
-  if (metric === "residue" && modulus <= 8) return { mode: "class", least: 1, most: modulus, dark };
-  return { mode: metric === "count" ? "count" : "value", least, most: Math.max(most, least + 1), dark };
+function lookOf({ metric, dark, modulus }: Wanted, most: number, least: number): ColorScale {
+  if (metric === "residue" && modulus <= 8) return { mode: "class", min: 1, max: modulus, isDark: dark };
+  return { mode: metric === "count" ? "count" : "value", min: least, max: Math.max(most, least + 1), isDark: dark };
 }
 
 function leastBits(exact: readonly { bits: Uint16Array }[]): number {
@@ -175,7 +175,7 @@ export function scene(wanted: Wanted, known: Known): Scene {
   if (!known.exact.length && !coarse.length && !samples.length) {
     return { frame, look: lookOf(wanted, 0, 0), numbers: 0, lit: 0, source: "none" };
   }
-  const cells = grid(width, height);
+  const cells = createGrid(width, height);
   const { numbers, source } = painted(cells, frame, wanted, { ...known, densities: coarse, samples });
   const { lit: count, least, greatest } = extent(cells);
   return {

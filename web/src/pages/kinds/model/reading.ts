@@ -13,7 +13,7 @@
 
 import type { ResultValue } from "../../../kinds";
 import type { Bin } from "../../../ui/bins";
-import { label } from "../../../ui/fields";
+import { formatLabel } from "../../../ui/fields";
 
 export type Cell = string | number | boolean | null;
 
@@ -106,7 +106,7 @@ function schemaAt(schema: Schema | undefined, path: readonly string[]): Schema |
 
 function titled(path: readonly string[], schema?: Schema): string {
   const title = (place: number) => schemaAt(schema, path.slice(0, place + 1))?.title;
-  return path.map((name, place) => (isNumber(name) ? name : title(place) || label(name))).join(" ") || "result";
+  return path.map((name, place) => (isNumber(name) ? name : title(place) || formatLabel(name))).join(" ") || "result";
 }
 
 function visit(value: unknown, path: readonly string[], into: Part): void {

@@ -3,7 +3,18 @@
  * the page stays responsive.
  */
 
-import { BLOCKED, FIRST, JOIN, NO_CORE, NONE, RUN, STEAL, STOLEN, pathOf, type Trace } from "../../../timeline/model";
+import {
+  BLOCKED,
+  FIRST,
+  JOIN,
+  NO_CORE,
+  NONE,
+  RUN,
+  STEAL,
+  STOLEN,
+  threadPath,
+  type Trace,
+} from "../../../timeline/model";
 
 const PIECE = 2000;
 
@@ -44,10 +55,10 @@ function facts(trace: Trace, core: number, slice: number): Record<string, unknow
     return { ...base, name: "steal", cat: "steal", args };
   }
   const thread = trace.thread[slice] as number;
-  const path = pathOf(trace.threads, thread);
+  const path = threadPath(trace.threads, thread);
   if (kind === BLOCKED) return { ...base, name: `${path} waits`, cat: "blocked", args: { path } };
   if (kind === JOIN) return { ...base, name: `${path} joins`, cat: "join", args: { path } };
-  const { parent, depth, work, wanted } = trace.threads;
+  const { parent, depth, work, requestedChildren: wanted } = trace.threads;
   const above = parent[thread] as number;
   return {
     ...base,
@@ -55,7 +66,7 @@ function facts(trace: Trace, core: number, slice: number): Record<string, unknow
     cat: `d${depth[thread]}`,
     args: {
       path,
-      parent: above === NONE ? null : pathOf(trace.threads, above),
+      parent: above === NONE ? null : threadPath(trace.threads, above),
       depth: depth[thread],
       work_us: round(work[thread] as number),
       wait_us: round(trace.wait[slice] as number),
@@ -76,9 +87,9 @@ function flow(
   const above = trace.threads.parent[thread] as number;
   const from = above === NONE ? -1 : coreOfParent(above);
   if (from < 0) return [];
-  const id = pathOf(trace.threads, thread);
+  const id = threadPath(trace.threads, thread);
   const base = { pid: 1, id, name: "spawn", cat: "spawn" };
-  const born = round((trace.threads.born[thread] as number) - 0.001);
+  const born = round((trace.threads.readyAt[thread] as number) - 0.001);
   return [
     { ...base, ph: "s", tid: from, ts: born },
     { ...base, ph: "f", bp: "e", tid: core, ts: round(trace.start[slice] as number) },
@@ -171,8 +182,8 @@ function row(trace: Trace, core: number, slice: number): string {
     thread === NONE
       ? ["", "", "", ""]
       : [
-          pathOf(threads, thread),
-          above === NONE ? "" : pathOf(threads, above),
+          threadPath(threads, thread),
+          above === NONE ? "" : threadPath(threads, above),
           threads.depth[thread],
           round(threads.work[thread] as number),
         ];

@@ -1,6 +1,6 @@
 /** The log: slices that match a filter, and their texts. */
 
-import type { Index } from "../../../timeline/lod";
+import type { TraceIndex } from "../../../timeline/sums";
 import {
   BLOCKED,
   FIRST,
@@ -11,12 +11,12 @@ import {
   STEAL,
   STOLEN,
   coreOf,
-  nameOf,
-  pathOf,
-  within,
+  threadName,
+  threadPath,
+  isDescendant,
   type Trace,
 } from "../../../timeline/model";
-import { childrenOf, type Tree } from "../../../timeline/tree";
+import { childrenOf, type SpawnTree } from "../../../timeline/tree";
 
 /** Maximum number of lines. */
 export const MOST_LINES = 5000;
@@ -52,7 +52,7 @@ const WORDS: Record<string, (trace: Trace) => Test> = {
 export const KNOWN = "core:3, depth:2, T3.0 (it and its descendants), start, stolen, steal, wait, block, join";
 
 /** Return the thread at a path; NONE if it is not in the trace. */
-export function threadAt(trace: Trace, tree: Tree, path: string): number {
+export function threadAt(trace: Trace, tree: SpawnTree, path: string): number {
   const numbers = /^(?:T|Thread-)?(\d+(?:\.\d+)*)\**$/i.exec(path.trim())?.[1]?.split(".").map(Number);
   let at = NONE;
   for (const wanted of numbers ?? []) {
@@ -64,7 +64,7 @@ export function threadAt(trace: Trace, tree: Tree, path: string): number {
 }
 
 /** Parse a filter to tests that must all pass, or return a message about an unknown word. */
-export function tests(trace: Trace, tree: Tree, filter: string): Test[] | string {
+export function tests(trace: Trace, tree: SpawnTree, filter: string): Test[] | string {
   const all: Test[] = [];
   for (const word of filter.trim().split(/\s+/).filter(Boolean)) {
     const test = testOf(trace, tree, word);
@@ -74,7 +74,7 @@ export function tests(trace: Trace, tree: Tree, filter: string): Test[] | string
   return all;
 }
 
-function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {
+function testOf(trace: Trace, tree: SpawnTree, word: string): Test | undefined {
   const [, what, value] = /^(core|depth):(\d+)$/i.exec(word) ?? [];
   if (what?.toLowerCase() === "core") {
     const [from = 0, to = 0] = [trace.lanes[Number(value)], trace.lanes[Number(value) + 1]];
@@ -87,7 +87,9 @@ function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {
   if (!/^T/i.test(word)) return undefined;
   const ancestor = threadAt(trace, tree, word);
   return (slice) =>
-    ancestor !== NONE && trace.thread[slice] !== NONE && within(trace.threads, trace.thread[slice] as number, ancestor);
+    ancestor !== NONE &&
+    trace.thread[slice] !== NONE &&
+    isDescendant(trace.threads, trace.thread[slice] as number, ancestor);
 }
 
 /**
@@ -95,7 +97,7 @@ function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {
  */
 export function lines(
   trace: Trace,
-  { order }: Index,
+  { order }: TraceIndex,
   t0: number,
   t1: number,
   tests: readonly Test[],
@@ -146,13 +148,13 @@ export function lineOf(trace: Trace, slice: number): Line {
   if (thread === NONE)
     return { time, name: `core ${core}`, path: "", depth: undefined, text: stealText(trace, slice, lasts) };
   const depth = trace.threads.depth[thread] as number;
-  const base = { time, name: nameOf(trace.threads, thread), path: pathOf(trace.threads, thread), depth };
+  const base = { time, name: threadName(trace.threads, thread), path: threadPath(trace.threads, thread), depth };
   const kind = trace.kind[slice];
   if (kind === BLOCKED) return { ...base, text: `waits for its children and holds core ${core} for ${lasts}` };
   if (kind === JOIN) return { ...base, text: `continues after its children on core ${core} for ${lasts}` };
   const flags = trace.flags[slice] as number;
   const waited = trace.wait[slice] as number;
-  const wanted = trace.threads.wanted[thread] as number;
+  const wanted = trace.threads.requestedChildren[thread] as number;
   const what = flags & FIRST ? "starts" : "goes on";
   const parts = [
     `${what} on core ${core} for ${lasts}`,

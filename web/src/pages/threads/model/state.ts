@@ -1,18 +1,18 @@
 /** State of the page, stored in its URL, and the data loaded for it. */
 
 import { batch, computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
-import { MODES, type Mode } from "../../../timeline/lod";
+import { MODES, type Mode } from "../../../timeline/sums";
 import { NONE } from "../../../timeline/model";
 import { threadAt } from "./log";
-import { pathOf } from "../../../timeline/model";
-import type { Loaded } from "../../../timeline/load";
-import { kept, whole, type View } from "../../../timeline/view";
+import { threadPath } from "../../../timeline/model";
+import type { LoadedTrace } from "../../../timeline/load";
+import { clampView, fullView, type View } from "../../../timeline/view";
 import { asProblem, getBytes, type Problem, type Job } from "../../../lib/api";
 import { formatCount } from "../../../lib/format";
 import { createHashState } from "../../../lib/hash";
 import { deleteJob, loadResult, submitJob, jobProblem, watchJob } from "../../../lib/jobs";
 import { Ring } from "../../../lib/ring";
-import { advanced, toggled } from "../../../timeline/clock";
+import { advanceClock, toggleClock } from "../../../timeline/clock";
 import { readTrace } from "../../../timeline/reader";
 import { nestParameters } from "../../../lib/parameters";
 import { binAt, firstWithin, named, type Cell, type ThreadResult } from "./result";
@@ -180,7 +180,7 @@ export const otherCell = computed<Cell | undefined>(() => {
 const MOST_EVENTS = 250_000;
 
 export interface TraceState {
-  loaded: Loaded | undefined;
+  loaded: LoadedTrace | undefined;
   loading: boolean;
   problem: Problem | undefined;
 }
@@ -260,12 +260,12 @@ export const until = computed(() => Math.max(loaded.value?.trace.until ?? 1, oth
 
 export const view = computed<View>(() =>
   state.to.value > state.from.value
-    ? kept({ t0: state.from.value, t1: state.to.value }, until.value)
-    : whole(until.value),
+    ? clampView({ t0: state.from.value, t1: state.to.value }, until.value)
+    : fullView(until.value),
 );
 
 export function see(next: View): void {
-  const all = whole(until.peek());
+  const all = fullView(until.peek());
   const full = next.t1 - next.t0 >= (all.t1 - all.t0) * 0.9999;
   batch(() => ([state.from.value, state.to.value] = full ? [0, 0] : [round(next.t0), round(next.t1)]));
 }
@@ -301,7 +301,7 @@ export function pick(thread: number, at = NONE): void {
   const trace = loaded.peek()?.trace;
   if (!trace) return;
   batch(() => {
-    state.pick.value = thread === NONE ? "" : pathOf(trace.threads, thread);
+    state.pick.value = thread === NONE ? "" : threadPath(trace.threads, thread);
     slice.value = thread === NONE ? NONE : at === NONE ? (trace.threads.slice[thread] as number) : at;
   });
 }
@@ -348,28 +348,28 @@ let last = 0;
 function tick(now: number): void {
   // A frame may have started before the click that started the playback.
   if (!playing.peek()) return;
-  const next = advanced(
-    { at: told.peek(), playing: true, speed: state.speed.peek() },
+  const next = advanceClock(
+    { time: told.peek(), isPlaying: true, speed: state.speed.peek() },
     until.peek(),
     Math.max(0, now - last),
   );
   last = now;
   batch(() => {
-    seekTo(next.at);
-    playing.value = next.playing;
+    seekTo(next.time);
+    playing.value = next.isPlaying;
   });
-  if (next.playing) requestAnimationFrame(tick);
+  if (next.isPlaying) requestAnimationFrame(tick);
 }
 
 export function play(): void {
   if (!loaded.peek()) return;
-  const next = toggled({ at: told.peek(), playing: playing.peek(), speed: state.speed.peek() }, until.peek());
+  const next = toggleClock({ time: told.peek(), isPlaying: playing.peek(), speed: state.speed.peek() }, until.peek());
   batch(() => {
-    seekTo(next.at);
-    playing.value = next.playing;
+    seekTo(next.time);
+    playing.value = next.isPlaying;
   });
   last = performance.now();
-  if (next.playing) requestAnimationFrame(tick);
+  if (next.isPlaying) requestAnimationFrame(tick);
 }
 
 /** Show the whole replica, and return a function that restores the view. */

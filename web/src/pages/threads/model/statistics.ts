@@ -1,6 +1,13 @@
 /** Statistics of a time window of a trace. */
 
-import { before, BLOCKED_TIME, BUSY_TIME, STEAL_TIME, until, type Index } from "../../../timeline/lod";
+import {
+  lastStartedSlice,
+  BLOCKED_TIME,
+  BUSY_TIME,
+  STEAL_TIME,
+  sumBefore,
+  type TraceIndex,
+} from "../../../timeline/sums";
 import { FIRST, RUN, STEAL, STOLEN, countUpTo, type Trace } from "../../../timeline/model";
 
 export interface CoreTimes {
@@ -27,14 +34,15 @@ export interface Statistics {
   wait: { mean: number; p50: number; p95: number; max: number; waited: number };
 }
 
-export function statistics(trace: Trace, index: Index, t0: number, t1: number): Statistics {
+export function statistics(trace: Trace, index: TraceIndex, t0: number, t1: number): Statistics {
   const cores: CoreTimes[] = [];
   const waits = new Waits();
-  const counts = { byDepth: new Array<number>(index.deepest + 1).fill(0), stolen: 0, attempts: 0, slices: 0 };
+  const counts = { byDepth: new Array<number>(index.maxDepth + 1).fill(0), stolen: 0, attempts: 0, slices: 0 };
   for (let core = 0; core < trace.cores; core += 1) {
-    const from = before(trace, index, core, t0);
-    const to = before(trace, index, core, t1);
-    const share = (row: number) => until(trace, index, row, to, core, t1) - until(trace, index, row, from, core, t0);
+    const from = lastStartedSlice(trace, index, core, t0);
+    const to = lastStartedSlice(trace, index, core, t1);
+    const share = (row: number) =>
+      sumBefore(trace, index, row, to, core, t1) - sumBefore(trace, index, row, from, core, t0);
     const touched = from >= (trace.lanes[core] as number) && (trace.end[from] as number) > t0 ? from : from + 1;
     cores.push({
       busy: share(BUSY_TIME),
@@ -61,14 +69,14 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
 /** Return the statistics that need no scan of the slices. */
 export function glance(
   trace: Trace,
-  index: Index,
+  index: TraceIndex,
   t0: number,
   t1: number,
 ): { busyCores: number; slices: number; steals: number } {
   let [busy, slices] = [0, 0];
   for (let core = 0; core < trace.cores; core += 1) {
-    const [from, to] = [before(trace, index, core, t0), before(trace, index, core, t1)];
-    busy += until(trace, index, BUSY_TIME, to, core, t1) - until(trace, index, BUSY_TIME, from, core, t0);
+    const [from, to] = [lastStartedSlice(trace, index, core, t0), lastStartedSlice(trace, index, core, t1)];
+    busy += sumBefore(trace, index, BUSY_TIME, to, core, t1) - sumBefore(trace, index, BUSY_TIME, from, core, t0);
     const touches = from >= (trace.lanes[core] as number) && (trace.end[from] as number) > t0;
     slices += to - from + (touches ? 1 : 0);
   }
@@ -166,18 +174,18 @@ export interface Moment {
 }
 
 /** Return the counters of the replica at a time. */
-export function moment(trace: Trace, index: Index, at: number): Moment {
+export function moment(trace: Trace, index: TraceIndex, at: number): Moment {
   const created = countUpTo(index.births, at);
   let busy = 0;
   for (let core = 0; core < trace.cores; core += 1) {
-    const slice = before(trace, index, core, at);
+    const slice = lastStartedSlice(trace, index, core, at);
     if (slice < (trace.lanes[core] as number) || at >= (trace.end[slice] as number)) continue;
     if (trace.kind[slice] === RUN || trace.kind[slice] === 2) busy += 1;
   }
   return {
     active: created - countUpTo(index.ends, at),
     created,
-    depth: created ? (index.reached[created - 1] as number) : 0,
+    depth: created ? (index.depthReached[created - 1] as number) : 0,
     busy,
     ready: trace.ready.count[countUpTo(trace.ready.time, at) - 1] ?? 0,
     steals: countUpTo(trace.steals.time, at),

@@ -14,17 +14,17 @@ export interface Picture {
   draw: Draw;
 }
 
-export interface Offer {
+export interface SavablePicture {
   /** File name without its extension. */
   name: string;
   picture: Picture;
 }
 
-export const offered = signal<Offer | undefined>(undefined);
+export const pictureToSave = signal<SavablePicture | undefined>(undefined);
 
 /** Ask for the format and save the picture. */
-export function offer(name: string, picture: Picture): void {
-  offered.value = { name, picture };
+export function offerPicture(name: string, picture: Picture): void {
+  pictureToSave.value = { name, picture };
 }
 
 /** Convert a text to a part of a file name. */
@@ -37,11 +37,11 @@ export function fileName(text: string): string {
 }
 
 /** Wrap a text to lines of up to `width`; a longer word has its own line. */
-export function broken(text: string, width: number, measure: (text: string) => number): string[] {
+export function wrapText(text: string, width: number, measure: (text: string) => number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {
-    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
-    if (lines.length && measure(longer) <= width) lines[lines.length - 1] = longer;
+    const extended = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && measure(extended) <= width) lines[lines.length - 1] = extended;
     else lines.push(word);
   }
   return lines;

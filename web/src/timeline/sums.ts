@@ -17,10 +17,10 @@ export type Mode = (typeof MODES)[number];
 export const BUSY_TIME = 0,
   STEAL_TIME = 1,
   BLOCKED_TIME = 2;
-const FIRST_MODE = 3;
-const ROWS = FIRST_MODE + MODES.length;
+const FIRST_MODE_ROW = 3;
+const ROW_COUNT = FIRST_MODE_ROW + MODES.length;
 
-export interface Index {
+export interface TraceIndex {
   /** ROWS sums before each slice of all cores, and after the last slice. */
   sums: Float64Array;
   /** The same sums at the edges of the grid's bins, by core. */
@@ -28,13 +28,13 @@ export interface Index {
   /** grid[c * (bins + 1) + b] is the number of slices of core c that started before bin b. */
   grid: Uint32Array;
   bins: number;
-  deepest: number;
+  maxDepth: number;
   /** The longest wait. */
-  longest: number;
+  maxWait: number;
   /** Births, ends and depths of the threads, ordered by birth. */
   births: Float64Array;
   ends: Float64Array;
-  reached: Uint8Array;
+  depthReached: Uint8Array;
   /** Slices of all cores ordered by start. */
   order: Uint32Array;
 }
@@ -44,20 +44,20 @@ export function waitLevel(wait: number): number {
   return Math.min(1, Math.log10(1 + wait) / 6);
 }
 
-export function indexed(trace: Trace): Index {
+export function buildIndex(trace: Trace): TraceIndex {
   const { start, kind, flags, thread, wait, threads, cores, lanes } = trace;
-  const sums = new Float64Array((start.length + 1) * ROWS);
+  const sums = new Float64Array((start.length + 1) * ROW_COUNT);
   const bins = Math.max(1, Math.min(65_536, 2 ** Math.ceil(Math.log2(start.length / cores / 2 + 1))));
-  const index: Index = {
+  const index: TraceIndex = {
     sums,
     bins,
-    edges: new Float64Array(cores * (bins + 1) * ROWS),
+    edges: new Float64Array(cores * (bins + 1) * ROW_COUNT),
     grid: new Uint32Array(cores * (bins + 1)),
-    deepest: threads.depth.reduce((most, each) => Math.max(most, each), 0),
-    longest: wait.reduce((most, each) => Math.max(most, each), 0),
-    births: threads.born.slice().sort(),
-    ends: threads.ended.slice().sort(),
-    reached: new Uint8Array(threads.born.length),
+    maxDepth: threads.depth.reduce((most, each) => Math.max(most, each), 0),
+    maxWait: wait.reduce((most, each) => Math.max(most, each), 0),
+    births: threads.readyAt.slice().sort(),
+    ends: threads.endedAt.slice().sort(),
+    depthReached: new Uint8Array(threads.readyAt.length),
     order: Uint32Array.from(start.keys()).sort(
       (left, right) => (start[left] as number) - (start[right] as number) || left - right,
     ),
@@ -74,8 +74,8 @@ export function indexed(trace: Trace): Index {
       what === RUN && (flags[slice] as number) & STOLEN ? time : 0,
       busy * waitLevel(wait[slice] as number),
     ];
-    for (let row = 0; row < ROWS; row += 1)
-      sums[(slice + 1) * ROWS + row] = (sums[slice * ROWS + row] as number) + (values[row] as number);
+    for (let row = 0; row < ROW_COUNT; row += 1)
+      sums[(slice + 1) * ROW_COUNT + row] = (sums[slice * ROW_COUNT + row] as number) + (values[row] as number);
   }
   for (let core = 0; core < cores; core += 1)
     fillGrid(trace, index, core, lanes[core] as number, lanes[core + 1] as number);
@@ -83,7 +83,7 @@ export function indexed(trace: Trace): Index {
   return index;
 }
 
-function fillGrid(trace: Trace, index: Index, core: number, from: number, to: number): void {
+function fillGrid(trace: Trace, index: TraceIndex, core: number, from: number, to: number): void {
   const { grid, bins, edges } = index;
   let slice = from;
   for (let bin = 0; bin <= bins; bin += 1) {
@@ -91,13 +91,14 @@ function fillGrid(trace: Trace, index: Index, core: number, from: number, to: nu
     while (slice < to && (trace.start[slice] as number) < edge) slice += 1;
     const place = core * (bins + 1) + bin;
     grid[place] = slice;
-    for (let row = 0; row < ROWS; row += 1) edges[place * ROWS + row] = until(trace, index, row, slice - 1, core, edge);
+    for (let row = 0; row < ROW_COUNT; row += 1)
+      edges[place * ROW_COUNT + row] = sumBefore(trace, index, row, slice - 1, core, edge);
   }
 }
 
-function fillReached({ threads }: Trace, { reached }: Index): void {
-  const order = Uint32Array.from(threads.born.keys()).sort(
-    (left, right) => (threads.born[left] as number) - (threads.born[right] as number),
+function fillReached({ threads }: Trace, { depthReached: reached }: TraceIndex): void {
+  const order = Uint32Array.from(threads.readyAt.keys()).sort(
+    (left, right) => (threads.readyAt[left] as number) - (threads.readyAt[right] as number),
   );
   let most = 0;
   for (const [place, thread] of order.entries()) {
@@ -107,7 +108,7 @@ function fillReached({ threads }: Trace, { reached }: Index): void {
 }
 
 /** Return the last slice of a core that started at or before a time, or the index before the core's first slice. */
-export function before(trace: Trace, index: Index, core: number, moment: number): number {
+export function lastStartedSlice(trace: Trace, index: TraceIndex, core: number, moment: number): number {
   const from = trace.lanes[core] as number;
   const to = trace.lanes[core + 1] as number;
   const bin = Math.floor((moment / trace.until) * index.bins);
@@ -121,17 +122,24 @@ export function before(trace: Trace, index: Index, core: number, moment: number)
 }
 
 /** Return a row's sum on a core before a time. Only differences of sums are meaningful. */
-export function until(trace: Trace, { sums }: Index, row: number, slice: number, core: number, moment: number): number {
-  const after = sums[(slice + 1) * ROWS + row] as number;
+export function sumBefore(
+  trace: Trace,
+  { sums }: TraceIndex,
+  row: number,
+  slice: number,
+  core: number,
+  moment: number,
+): number {
+  const after = sums[(slice + 1) * ROW_COUNT + row] as number;
   if (slice < (trace.lanes[core] as number)) return after;
   const end = trace.end[slice] as number;
   if (moment >= end) return after;
   const begin = trace.start[slice] as number;
-  const low = sums[slice * ROWS + row] as number;
+  const low = sums[slice * ROW_COUNT + row] as number;
   return low + ((after - low) * (moment - begin)) / (end - begin);
 }
 
-export interface Shades {
+export interface PixelShares {
   busy: Float32Array;
   steal: Float32Array;
   blocked: Float32Array;
@@ -139,43 +147,43 @@ export interface Shades {
   level: Float32Array;
 }
 
-export function shadesOf(width: number): Shades {
+export function createPixelShares(width: number): PixelShares {
   const row = () => new Float32Array(width);
   return { busy: row(), steal: row(), blocked: row(), level: row() };
 }
 
 /** Number of bins per pixel from which their edges are used. */
-const COARSE = 4;
+const MIN_BINS_PER_PIXEL = 4;
 
 /** Write the four sums at the edges of a core's pixels to `rows`. */
-function sample(
+function sampleSums(
   trace: Trace,
-  index: Index,
+  index: TraceIndex,
   core: number,
   t0: number,
   step: number,
   modeRow: number,
   rows: Float64Array,
 ): void {
-  const coarse = (step / trace.until) * index.bins >= COARSE;
+  const coarse = (step / trace.until) * index.bins >= MIN_BINS_PER_PIXEL;
   const last = (trace.lanes[core + 1] as number) - 1;
-  let slice = coarse ? 0 : before(trace, index, core, t0);
+  let slice = coarse ? 0 : lastStartedSlice(trace, index, core, t0);
   for (let place = 0; place < rows.length; place += 4) {
     const edge = t0 + (place / 4) * step;
     if (coarse) {
-      between(trace, index, core, edge, modeRow, rows, place);
+      interpolateSums(trace, index, core, edge, modeRow, rows, place);
       continue;
     }
-    if (slice < last && (trace.start[slice + 1] as number) <= edge) slice = before(trace, index, core, edge);
+    if (slice < last && (trace.start[slice + 1] as number) <= edge) slice = lastStartedSlice(trace, index, core, edge);
     for (let row = 0; row < 4; row += 1)
-      rows[place + row] = until(trace, index, row < FIRST_MODE ? row : modeRow, slice, core, edge);
+      rows[place + row] = sumBefore(trace, index, row < FIRST_MODE_ROW ? row : modeRow, slice, core, edge);
   }
 }
 
 /** Interpolate the sums at a time between the edges of its bin. */
-function between(
+function interpolateSums(
   trace: Trace,
-  { edges, bins }: Index,
+  { edges, bins }: TraceIndex,
   core: number,
   moment: number,
   modeRow: number,
@@ -184,23 +192,31 @@ function between(
 ): void {
   const at = Math.max(0, Math.min(bins, (moment / trace.until) * bins));
   const bin = Math.min(bins - 1, Math.floor(at));
-  const low = (core * (bins + 1) + bin) * ROWS;
+  const low = (core * (bins + 1) + bin) * ROW_COUNT;
   for (let row = 0; row < 4; row += 1) {
-    const from = low + (row < FIRST_MODE ? row : modeRow);
+    const from = low + (row < FIRST_MODE_ROW ? row : modeRow);
     const value = edges[from] as number;
-    rows[place + row] = value + ((edges[from + ROWS] as number) - value) * (at - bin);
+    rows[place + row] = value + ((edges[from + ROW_COUNT] as number) - value) * (at - bin);
   }
 }
 
-let scratch = new Float64Array();
+let sumBuffer = new Float64Array();
 
 /** Write the shares of one core's pixels between t0 and t1 to `out`. */
-export function shade(trace: Trace, index: Index, core: number, t0: number, t1: number, mode: Mode, out: Shades): void {
+export function computePixelShares(
+  trace: Trace,
+  index: TraceIndex,
+  core: number,
+  t0: number,
+  t1: number,
+  mode: Mode,
+  out: PixelShares,
+): void {
   const width = out.busy.length;
   const step = (t1 - t0) / width;
-  if (scratch.length !== 4 * (width + 1)) scratch = new Float64Array(4 * (width + 1));
-  const rows = scratch;
-  sample(trace, index, core, t0, step, FIRST_MODE + MODES.indexOf(mode), rows);
+  if (sumBuffer.length !== 4 * (width + 1)) sumBuffer = new Float64Array(4 * (width + 1));
+  const rows = sumBuffer;
+  sampleSums(trace, index, core, t0, step, FIRST_MODE_ROW + MODES.indexOf(mode), rows);
   for (let pixel = 0, at = 0; pixel < width; pixel += 1, at += 4) {
     const busy = (rows[at + 4] as number) - (rows[at] as number);
     out.busy[pixel] = busy / step;
@@ -211,12 +227,12 @@ export function shade(trace: Trace, index: Index, core: number, t0: number, t1: 
 }
 
 /** Return the mean number of busy cores in each pixel between t0 and t1. */
-export function busyCores(trace: Trace, index: Index, t0: number, t1: number, width: number): Float32Array {
+export function countBusyCores(trace: Trace, index: TraceIndex, t0: number, t1: number, width: number): Float32Array {
   const shares = new Float32Array(width);
   const step = (t1 - t0) / width;
   const rows = new Float64Array(4 * (width + 1));
   for (let core = 0; core < trace.cores; core += 1) {
-    sample(trace, index, core, t0, step, FIRST_MODE, rows);
+    sampleSums(trace, index, core, t0, step, FIRST_MODE_ROW, rows);
     for (let pixel = 0; pixel < width; pixel += 1) {
       shares[pixel] =
         (shares[pixel] as number) + ((rows[4 * pixel + 4] as number) - (rows[4 * pixel] as number)) / step;

@@ -5,46 +5,46 @@ import { useEffect } from "preact/hooks";
 import { asProblem, type Job, type Problem } from "../lib/api";
 import { loadResult } from "../lib/jobs";
 
-export interface Answer<T> {
+export interface RequestState<T> {
   value: T | undefined;
   /** Error of the last request. */
   problem: Problem | undefined;
 }
 
-/** Return the response of `ask`, repeated when one of `inputs` changes and on `again`. */
-export function useAnswer<T>(
-  ask: (signal: AbortSignal) => Promise<T>,
+/** Return the response of `send`, repeated when one of `inputs` changes and on `repeat`. */
+export function useRequest<T>(
+  send: (signal: AbortSignal) => Promise<T>,
   inputs: readonly unknown[] = [],
-): Answer<T> & { again: () => void } {
-  const answer = useSignal<Answer<T>>({ value: undefined, problem: undefined });
+): RequestState<T> & { repeat: () => void } {
+  const state = useSignal<RequestState<T>>({ value: undefined, problem: undefined });
   const repeats = useSignal(0);
   useEffect(() => {
     const control = new AbortController();
-    ask(control.signal).then(
+    send(control.signal).then(
       (value) => {
-        if (!control.signal.aborted) answer.value = { value, problem: undefined };
+        if (!control.signal.aborted) state.value = { value, problem: undefined };
       },
       (error: unknown) => {
-        if (!control.signal.aborted) answer.value = { ...answer.peek(), problem: asProblem(error) };
+        if (!control.signal.aborted) state.value = { ...state.peek(), problem: asProblem(error) };
       },
     );
     return () => control.abort();
   }, [...inputs, repeats.value]);
-  const again = () => {
-    answer.value = { ...answer.peek(), problem: undefined };
+  const repeat = () => {
+    state.value = { ...state.peek(), problem: undefined };
     repeats.value += 1;
   };
-  return { ...answer.value, again };
+  return { ...state.value, repeat };
 }
 
 /** Return the result of a finished job; `ask(true)` requests the partial result. */
 export function useResult(job: Job) {
-  const answer = useSignal<{ value: unknown; partial: boolean } | undefined>(undefined);
+  const response = useSignal<{ value: unknown; partial: boolean } | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
   const ask = async (partial: boolean) => {
     problem.value = undefined;
     try {
-      answer.value = { value: (await loadResult(job.job_id, partial)).result, partial };
+      response.value = { value: (await loadResult(job.job_id, partial)).result, partial };
     } catch (error) {
       problem.value = asProblem(error);
     }
@@ -52,5 +52,5 @@ export function useResult(job: Job) {
   useEffect(() => {
     if (job.state === "done") void ask(false);
   }, [job.state]);
-  return { shown: answer.value, problem: problem.value, ask: (partial: boolean) => void ask(partial) };
+  return { shown: response.value, problem: problem.value, ask: (partial: boolean) => void ask(partial) };
 }

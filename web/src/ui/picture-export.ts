@@ -2,7 +2,7 @@
 
 import { download } from "../lib/export";
 import { token } from "../lib/theme";
-import { broken, type Picture } from "./saving";
+import { wrapText, type Picture } from "./picture";
 import { SvgContext } from "./svg";
 
 export type Format = "png" | "svg";
@@ -10,7 +10,7 @@ export type Format = "png" | "svg";
 /** PNG pixels per page pixel. */
 const SCALE = 2;
 /** Margin, and height of the text lines, in pixels. */
-const EDGE = 16;
+const MARGIN = 16;
 const [TITLE, LINE] = [24, 17];
 
 interface Fonts {
@@ -18,51 +18,52 @@ interface Fonts {
   line: string;
 }
 
-function fonts(): Fonts {
+function getFonts(): Fonts {
   const family = getComputedStyle(document.body).fontFamily;
   return { title: `600 16px ${family}`, line: `12px ${family}` };
 }
 
-const probe = () => document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
+const createContext = () => document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
 
-function measured(text: string, font: string): number {
-  const context = probe();
+function measureText(text: string, font: string): number {
+  const context = createContext();
   context.font = font;
   return context.measureText(text).width;
 }
 
-interface Sheet {
+interface PictureSheet {
   width: number;
   height: number;
   draw: (context: CanvasRenderingContext2D) => void;
 }
 
 /** Return the picture on the page's background, below its title and lines. */
-function sheetOf({ title, lines, width, height, draw }: Picture): Sheet {
-  const font = fonts();
-  const rows = lines.flatMap((each) => broken(each, width, (text) => measured(text, font.line)));
+function createSheet({ title, lines, width, height, draw }: Picture): PictureSheet {
+  const font = getFonts();
+  const rows = lines.flatMap((each) => wrapText(each, width, (text) => measureText(text, font.line)));
   const head = TITLE + LINE * rows.length + 8;
   return {
-    width: width + 2 * EDGE,
-    height: height + head + 2 * EDGE,
+    width: width + 2 * MARGIN,
+    height: height + head + 2 * MARGIN,
     draw: (context) => {
       context.fillStyle = token("bg");
-      context.fillRect(0, 0, width + 2 * EDGE, height + head + 2 * EDGE);
+      context.fillRect(0, 0, width + 2 * MARGIN, height + head + 2 * MARGIN);
       context.fillStyle = token("ink");
       context.font = font.title;
-      context.fillText(title, EDGE, EDGE + 16);
+      context.fillText(title, MARGIN, MARGIN + 16);
       context.fillStyle = token("ink-soft");
       context.font = font.line;
-      for (const [place, text] of rows.entries()) context.fillText(text, EDGE, EDGE + TITLE + LINE * (place + 1) - 4);
+      for (const [place, text] of rows.entries())
+        context.fillText(text, MARGIN, MARGIN + TITLE + LINE * (place + 1) - 4);
       context.save();
-      context.translate(EDGE, EDGE + head);
+      context.translate(MARGIN, MARGIN + head);
       draw(context, width, height);
       context.restore();
     },
   };
 }
 
-function asPng(sheet: Sheet, scale: number): Promise<Blob> {
+function exportPng(sheet: PictureSheet, scale: number): Promise<Blob> {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: Math.round(sheet.width * scale), height: Math.round(sheet.height * scale) });
   const context = canvas.getContext("2d");
@@ -74,8 +75,8 @@ function asPng(sheet: Sheet, scale: number): Promise<Blob> {
   );
 }
 
-function asSvg(sheet: Sheet): Blob {
-  const context = new SvgContext(measured);
+function exportSvg(sheet: PictureSheet): Blob {
+  const context = new SvgContext(measureText);
   sheet.draw(context as unknown as CanvasRenderingContext2D);
   const size = `width="${sheet.width}" height="${sheet.height}" viewBox="0 0 ${sheet.width} ${sheet.height}"`;
   return new Blob([`<svg xmlns="http://www.w3.org/2000/svg" ${size}>\n${context.content()}\n</svg>\n`], {
@@ -84,12 +85,12 @@ function asSvg(sheet: Sheet): Blob {
 }
 
 /** Return the picture as a file. Rejects if the browser cannot create an image of this size. */
-export async function pictureFile(picture: Picture, format: Format, scale = SCALE): Promise<Blob> {
-  const sheet = sheetOf(picture);
-  return format === "png" ? asPng(sheet, scale) : asSvg(sheet);
+export async function exportPicture(picture: Picture, format: Format, scale = SCALE): Promise<Blob> {
+  const sheet = createSheet(picture);
+  return format === "png" ? exportPng(sheet, scale) : exportSvg(sheet);
 }
 
 /** Save the picture as NAME.png or NAME.svg. */
 export async function savePicture(name: string, picture: Picture, format: Format): Promise<void> {
-  download(`${name}.${format}`, await pictureFile(picture, format));
+  download(`${name}.${format}`, await exportPicture(picture, format));
 }

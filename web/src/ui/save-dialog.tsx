@@ -1,10 +1,10 @@
 /** Dialog for the format of a saved picture: PNG with double resolution, or SVG. */
 
 import { Button } from "./button";
-import { failed } from "./toast";
+import { showError } from "./toast";
 import { Dialog } from "./dialog";
-import { offered } from "./saving";
-import { savePicture, type Format } from "./sheet";
+import { pictureToSave } from "./picture";
+import { savePicture, type Format } from "./picture-export";
 
 const FORMATS: readonly (readonly [Format, string])[] = [
   ["png", "PNG at twice the size"],
@@ -12,13 +12,13 @@ const FORMATS: readonly (readonly [Format, string])[] = [
 ];
 
 export function SaveDialog() {
-  const wanted = offered.value;
+  const wanted = pictureToSave.value;
   if (!wanted) return null;
-  const close = () => (offered.value = undefined);
+  const close = () => (pictureToSave.value = undefined);
   const save = (format: Format) => {
     close();
     savePicture(wanted.name, wanted.picture, format).catch((error: unknown) =>
-      failed("The picture could not be saved", error),
+      showError("The picture could not be saved", error),
     );
   };
   return (
