@@ -65,6 +65,8 @@ class Bench(Live):
         self.proxy = Proxy(self.redis_port)
         #: Seconds by which each worker's clock is ahead.
         self.offsets: dict[str, int] = {}
+        #: Settings of workers without access to Redis, keyed by worker name.
+        self._remotes: dict[str, dict[str, str]] = {}
         #: Length of each worker's log when the worker was started.
         self._logged: dict[str, int] = {}
         #: Times at which Redis was killed, with the seconds of its log that were removed.
@@ -123,6 +125,12 @@ class Bench(Live):
     def ready(self, worker: str) -> bool:
         """Return True if the log of a worker says since its start that its lanes are warm. Redis may be down."""
         return b'"message": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
+
+    def remote(self, name: str) -> dict[str, str]:
+        """Return the settings of a worker without access to Redis. The worker keeps its token when it is restarted."""
+        if name not in self._remotes:
+            self._remotes[name] = super().remote(name)
+        return self._remotes[name]
 
     def start_again(self, name: str) -> None:
         """Start a killed process. Waits only for Redis."""

@@ -143,6 +143,22 @@ def test_a_worker_that_was_stopped_before_it_listened_does_not_begin(any_redis_u
     assert not served
 
 
+def test_a_signal_outside_of_the_wait_for_wakeups_raises_nothing(any_redis_url: str) -> None:
+    """Logging swallows exceptions of signal handlers, so the handler must not raise while the worker logs."""
+    listening = connection.connect(any_redis_url, retries=0, timeout=None)
+    stops: list[str] = []
+    worker = wakeups.WakeupWorker(("any.high",), listening, lambda _: None, lambda: stops.append("stopped"))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        worker.request_stop(signal.SIGTERM, None)
+        worker.listen()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        listening.close()
+    assert stops == ["stopped"]
+
+
 def test_a_bell_of_the_scripts_is_answered_as_it_is_and_what_else_is_in_a_queue_is_dropped(any_redis_url: str) -> None:
     """A bell is known by its id and nothing is read of it, so work is looked for although its job is gone."""
     listening, heard = connection.connect(any_redis_url, retries=0, timeout=None), list[str]()

@@ -114,7 +114,7 @@ class WakeupWorker(rq.SimpleWorker):
         self._stop = stop
         self._silent = silent
         self._stopped = stopped
-        self._activity: str = WorkerStatus.IDLE
+        self._activity: str = WorkerStatus.BUSY
         self._signalled = False
         self._beaten = -math.inf
         self.worker_ttl = RQ_TTL_SECONDS
@@ -146,7 +146,11 @@ class WakeupWorker(rq.SimpleWorker):
 
     def _answer_next(self) -> None:
         """Wait for a wake-up and handle it. Any other RQ job is deleted without being executed."""
-        popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
+        self._activity = WorkerStatus.IDLE
+        try:
+            popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
+        finally:
+            self._activity = WorkerStatus.BUSY
         if popped is None:
             self._answer("")
             return
@@ -159,14 +163,11 @@ class WakeupWorker(rq.SimpleWorker):
             log.warning("Dropped an unknown job from an RQ queue.", extra={"rq_job": wakeup, "queue": queue})
 
     def _answer(self, queue: str) -> None:
-        self._activity = WorkerStatus.BUSY
         try:
             self._serve(queue)
         except Unreachable as error:
             log.warning("redis cannot be reached: %s", error)
             time.sleep(0.5)
-        finally:
-            self._activity = WorkerStatus.IDLE
 
     @property
     def connection_timeout(self) -> int:
@@ -194,13 +195,16 @@ class WakeupWorker(rq.SimpleWorker):
     def handle_warm_shutdown_request(self) -> None:
         """Stop the worker. RQ calls this method after a signal.
 
-        RQ raises StopRequested unless a wake-up is being handled.
+        RQ raises StopRequested while the worker waits for a wake-up. Otherwise, `listen` ends its loop.
         """
         self._signalled = True
         self._stop()
 
     def get_state(self) -> str:
-        """Return the worker's state for RQ: busy while a wake-up is being handled, otherwise idle."""
+        """Return the worker's state for RQ: idle while the worker waits for a wake-up, otherwise busy.
+
+        RQ's signal handler raises StopRequested in an idle worker, and logging would swallow the exception.
+        """
         return self._activity
 
     def set_shutdown_requested_date(self) -> None:
