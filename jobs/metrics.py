@@ -14,7 +14,7 @@ from typing import Literal
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
 #: Histogram buckets in seconds for the durations of requests to models.
 INFERENCE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-#: Ways in which leases end. The Redis functions count leases by these names.
+#: Ways in which leases end, as the Redis functions count them.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
 #: Outcomes of webhook deliveries, and outcomes of single delivery attempts.
 WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")
@@ -264,7 +264,10 @@ GRID = {
 
 
 def grid_series() -> dict[str, str]:
-    """Return a map from each time series of grid-cli to the one of this project. A histogram has three time series."""
+    """Return a map from the time series of grid-cli to the time series of this project.
+
+    A histogram has three time series.
+    """
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {
         metric.name + part: ours.name + part for metric, ours in GRID.items() for part in parts.get(metric.type, ("",))

@@ -109,17 +109,17 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkKind:
-    #: Sentence that describes these marks to users.
+    #: Sentence that describes the mark to users.
     summary: str
     #: Start of the proven range that is reported to users. This range has no gaps.
     origin: int
-    #: Function that merges the payloads of two adjacent ranges, of which the first is the lower one.
+    #: Function that merges the payloads of two adjacent ranges. The first argument belongs to the lower range.
     join: Callable[[Any, Any], Any] = lambda lower, upper: None
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class DeadRange:
-    """Range of units that the cluster gave up after repeated failures: units lo to hi-1."""
+    """Range of units that failed permanently: units lo to hi-1."""
 
     lo: int
     hi: int

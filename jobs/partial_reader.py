@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class GatheredPartials:
-    """Partial results of a job, read in one transaction: the merged ones and those not yet merged."""
+    """Partial results of a job, read in one transaction: the merged result and results that wait to be merged."""
 
     accumulator: bytes | None
     parts: tuple[bytes, ...]
-    #: Number of units that these partial results cover.
+    #: Number of units that the partial results cover.
     done: int
     #: The job's specification as JSON, or None if the job does not exist.
     spec: bytes | None

@@ -161,9 +161,7 @@ class Settings(BaseSettings):
     cache_bytes: int = Field(default=10 << 30, ge=0)
     #: Labels of a runner, separated by commas, that jobs can require.
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
-    #: Labels of the host, separated by commas, that tenants can require (docs/tenants.md#hosts-that-a-tenant-requires).
-    #: On coordinators, these are the labels of the workers that autoscaling starts.
-    #: The labels also apply to the runner token that the cluster creates.
+    #: On coordinators, the labels apply to the workers that autoscaling starts.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: Range `first-last` of user IDs under which a runner with root rights runs programs.
     #: The range needs one ID per slot and per replica of a service (docs/services.md#capacity-on-runners).

@@ -43,7 +43,7 @@ def unpack(body: bytes) -> dict[str, bytes]:
 
 
 def pack(files: Sequence[tuple[str, bytes]]) -> bytes:
-    """Encode files, given as (sha256, content), as a bundle."""
+    """Encode files as a bundle. Each file is a pair of its SHA-256 and its content."""
     head = json.dumps([[sha, len(data)] for sha, data in files], separators=(",", ":"))
     return b"".join([head.encode(), b"\n", *(data for _, data in files)])
 

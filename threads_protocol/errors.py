@@ -1,4 +1,4 @@
-"""Errors in texts that another process sent. Callers convert these errors into their own exceptions."""
+"""Errors in texts from another process. Callers convert the errors into their own exceptions."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class UploadApi(Protocol):
 
 
 class Upload:
-    """Upload of those files of a tree that the cluster lacks."""
+    """Upload of the files that the cluster lacks."""
 
     def __init__(self, tree: Tree, calls: UploadApi) -> None:
         self._tree, self._calls = tree, calls

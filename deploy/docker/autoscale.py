@@ -86,7 +86,7 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
 
 
 def count_needed(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:
-    """Return the number of workers that these containers must provide. Workers elsewhere count toward `need`."""
+    """Return the number of workers that `containers` must provide. Workers elsewhere reduce this number."""
     ours = [row["id"] for container in containers if (row := _worker_of(container, workers))]
     takers = [row for row in workers if row["live"] and row["device"] == "cpu" and not row["draining"]]
     return max(0, need - len([row for row in takers if row["id"] not in ours]))
@@ -125,7 +125,7 @@ def run_round(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list
 
 
 def resume_workers(cluster: Cluster, containers: Sequence[str]) -> list[str]:
-    """Resume the draining workers in these containers. Return one line of output for each."""
+    """Resume the draining workers in `containers`. Return one line of output for each worker."""
     workers = cluster.workers()
     rows = [row for container in containers if (row := _worker_of(container, workers))]
     draining = [row["id"] for row in rows if row["draining"]]

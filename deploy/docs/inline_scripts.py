@@ -13,7 +13,7 @@ FOLDER = "assets/inline"
 
 
 def extract(html: str, page: str, site: Path) -> str:
-    """Write each inline script of a page to a file. Return the HTML with references to these files."""
+    """Write each inline script of a page to a file. Return the HTML with references to the files."""
 
     def replace(found: re.Match[str]) -> str:
         name = f"{FOLDER}/{hashlib.sha256(found[1].encode()).hexdigest()[:16]}.js"

@@ -1,4 +1,4 @@
-"""Sample jobs that a new cluster computes, and the results of these jobs that are printed."""
+"""Sample jobs that a new cluster computes. Selected values of their results are printed."""
 
 from __future__ import annotations
 

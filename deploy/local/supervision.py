@@ -244,7 +244,7 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
 
 
 def write_programs(supervised: Sequence[Program], run: Run) -> Path:
-    """Write a configuration file for supervisord with these programs, and return its path."""
+    """Write a configuration file for supervisord, and return its path."""
     folder = run.folder.name
     (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"

@@ -1,6 +1,4 @@
-"""Program that starts vLLM's server with the given flags. The key is in the environment, which other users
-cannot read.
-"""
+"""Program that starts vLLM's server. The key is in the environment, which other users cannot read."""
 
 import os
 import sys

@@ -35,7 +35,7 @@ def _bound(name: str, value: int) -> dict[str, Any]:
 
 
 class ExactInt(GroupedMetadata):
-    """Integer in [low, high], given as a number or a decimal string. Usage: `Annotated[int, ExactInt(low, high)]`."""
+    """Integer in [low, high], as a number or a decimal string. Usage: `Annotated[int, ExactInt(low, high)]`."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high = low, high

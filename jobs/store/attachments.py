@@ -76,7 +76,7 @@ class Attachments(Part):
         return reply.decode()
 
     def asked(self, jobs: Set[str]) -> list[Asked]:
-        """Return the requested attachments to units of these jobs."""
+        """Return the attachments to units of `jobs` that users have requested."""
         [members] = unreadable_entries.replies(self._pipe().zrange(keys.ATTACHMENTS, 0, -1))
         found = unreadable_entries.readable("attachment", ((member, None) for member in members or ()), _asked)
         return [one for one in found if one.job in jobs]

@@ -54,9 +54,7 @@ class CapExceeded:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSums:
-    """Number and total size of a tenant's files. Stored files belong to artifacts or are manifests; loose files
-    do not.
-    """
+    """Number and total size of a tenant's files. Stored files belong to artifacts, and loose files do not."""
 
     stored_files: int = 0
     stored_bytes: int = 0
@@ -83,7 +81,7 @@ class Files(Part):
         self._functions.run_acknowledged("begin_objects", tenant, WRITE_MS, *objects)
 
     def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | CapExceeded:
-        """Turn written storage objects into files, each given as (sha256, size, object).
+        """Turn written storage objects into files. Each row consists of the SHA-256, the size and the object.
 
         Return for each file: new, there (it existed) or gone (the object was not announced).
         """
@@ -150,7 +148,7 @@ class Files(Part):
         return [(tenant, name) for tenant, _, name in (member.partition("/") for member in reply)]
 
     def forget(self, objects: Sequence[tuple[str, str]]) -> None:
-        """Record that the bytes of these storage objects were deleted."""
+        """Record that the bytes of storage objects were deleted."""
         if objects:
             self._client.srem(keys.DOOMED, *(f"{tenant}/{name}" for tenant, name in objects))
 

@@ -21,7 +21,7 @@ RESERVE_SECONDS = 60.0
 
 
 class SweepCounts(NamedTuple):
-    """Numbers of changes that one call of the Redis function SWEEP made."""
+    """Numbers of changes that one cleanup call made in Redis."""
 
     slots_reaped: int
     jobs_returned: int
@@ -31,7 +31,7 @@ class SweepCounts(NamedTuple):
 
 
 class WakeCounts(NamedTuple):
-    """Numbers of dependent jobs that one call of the Redis function WAKE released, skipped or restored."""
+    """Numbers of dependent jobs that one call released, skipped or restored."""
 
     notified: int
     #: True if more jobs wait for a notification.
@@ -66,7 +66,7 @@ class Fleet(Part):
         return self._functions.run_acknowledged_texts("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
-        """Claim the given GPUs by their UUIDs, or renew the claims. Claim either all of them or none.
+        """Claim GPUs by their UUIDs, or renew the claims. Claim either all of the GPUs or none.
 
         A claim lasts GPU_TTL_MS, and PROGRAM_GPU_TTL_MS for runners. `priority` is the priority of the work that runs
         on these GPUs or waits for them; empty for none. If programs wait for a GPU, GPU workers get it only for work of

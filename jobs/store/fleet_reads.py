@@ -25,7 +25,7 @@ class Heartbeats(NamedTuple):
     living: Set[bytes]
     #: Workers with a heartbeat after `lately_ms`.
     latest: Set[bytes]
-    #: Counter of changes to draining, because these change a worker's record between heartbeats.
+    #: Counter of changes to draining, which modify a worker's record between heartbeats.
     drains: bytes | None
     #: Redis time in milliseconds since 1970.
     now_ms: float
@@ -97,7 +97,7 @@ class FleetReads(Part):
         return [fields or {} for fields in unreadable_entries.replies(pipe)] if names else []
 
     def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
-        """Return the last heartbeat of each of these workers that has a readable record."""
+        """Return the last heartbeat of each worker that has a readable record."""
         asked = sorted(set(names))
         pipe = self._pipe()
         for name in asked:
@@ -161,7 +161,5 @@ def _last_heard(stored: tuple[float | None, bytes | None], now: int) -> LastHear
 
 
 def _is_capped(queue: str, tenant: bytes, capped: Container[bytes]) -> bool:
-    """Return True if no job of the tenant in this queue can start, because a limit on lanes or GPU seconds is
-    reached.
-    """
+    """Return True if a limit on lanes or GPU seconds prevents all jobs of a tenant in a queue."""
     return tenant in capped or (Device(queue.partition(".")[0]) is Device.GPU and b"gpu:" + tenant in capped)

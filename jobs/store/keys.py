@@ -28,7 +28,7 @@ RECHECK = f"{PREFIX}recheck"
 DEADLINES = f"{PREFIX}deadlines"
 #: Sorted set of jobs that the leader deletes, scored by the time of deletion.
 EXPIRY = f"{PREFIX}expiry"
-#: Set of queue:kind|version. Jobs of these kind versions wait until a worker supports them.
+#: Set of queue:kind|version. Jobs of a kind version in this set wait until a worker supports it.
 UNSUPPORTED = f"{PREFIX}unsupported"
 #: Hash with the time of the last cleanup, and the time before which no program's lease is reclaimed.
 GRACE = f"{PREFIX}grace"
@@ -54,13 +54,13 @@ TENANTS = f"{PREFIX}tenants"
 GENERATIONS = f"{PREFIX}generations"
 #: Hash of tenants: tenant -> weight|max_lanes|max_jobs, and tenant|caps -> other limits.
 SHARES = f"{PREFIX}shares"
-#: Set of tenant:kind. Jobs of these tenants and kinds wait until the next day.
+#: Set of tenant:kind. Jobs of a tenant and a kind in this set wait until the next day.
 DEFERRED = f"{PREFIX}deferred"
 #: Hash with the number of stored bytes of each tenant that has a limit on them.
 STORED = f"{PREFIX}stored"
 #: Set of tenants that use all of their lanes. gpu:tenant means that today's GPU seconds are used up.
 CAPPED = f"{PREFIX}capped"
-#: Hash of queues whose first job has waited for too long: queue -> time since which such a job has waited.
+#: Hash of queues whose first job has waited for too long: queue -> start of the wait.
 AGED = f"{PREFIX}aged"
 #: Hash with the number of requests for work by each worker while aged jobs exist.
 AGING = f"{PREFIX}aging"
@@ -74,7 +74,7 @@ SLOT_JOBS = f"{PREFIX}slotjob"
 WORKERS = f"{PREFIX}workers"
 #: Sorted set of workers that were alive during the last day, scored by their last heartbeat.
 NODES = f"{PREFIX}nodes"
-#: Counter of changes to draining, because these change a worker's record between heartbeats.
+#: Counter of changes to draining, which modify a worker's record between heartbeats.
 DRAINS = f"{PREFIX}drains"
 #: Stream of the events of all jobs and workers.
 EVENTS = f"{PREFIX}events"
@@ -199,7 +199,7 @@ job_leases = Family(f"{PREFIX}job:%s:leases")
 job_free = Family(f"{PREFIX}job:%s:free")
 #: Sorted set of a job's unit ranges after kernel errors, scored by the earliest time of their retry.
 job_retry = Family(f"{PREFIX}job:%s:retry")
-#: List of a job's unit ranges that were given up.
+#: List of a job's unit ranges that failed permanently.
 job_dead = Family(f"{PREFIX}job:%s:dead")
 #: List of a job's committed partial results that are not merged yet.
 job_parts = Family(f"{PREFIX}job:%s:parts")
@@ -207,7 +207,7 @@ job_parts = Family(f"{PREFIX}job:%s:parts")
 job_accumulator = Family(f"{PREFIX}job:%s:acc")
 #: Hash of a job's unfinished dependencies: parent -> ok or any.
 job_needs = Family(f"{PREFIX}job:%s:needs")
-#: Sorted set of blocked jobs that depend on a job, scored 0 if they wait for this job and 1 if only for others.
+#: Sorted set of blocked jobs that depend on a job. The score is 0 for jobs that wait for this job.
 job_children = Family(f"{PREFIX}job:%s:children")
 #: Set of jobs that were skipped because this job failed or was cancelled.
 job_skips = Family(f"{PREFIX}job:%s:skips")
@@ -219,7 +219,7 @@ job_kept = Family(f"{PREFIX}job:%s:kept")
 job_result = Family(f"{PREFIX}job:%s:result")
 #: Set of a runner's leases for programs, as job|token.
 leased = Family(f"{PREFIX}leased:%s")
-#: Hash of failure records as JSON, keyed by unit. Only the first thousand failed units of a program have one.
+#: Hash of failure records as JSON, keyed by unit. A program has up to a thousand failure records.
 job_failures = Family(f"{PREFIX}job:%s:failures")
 #: Stream of the events of one job.
 job_events = Family(f"{PREFIX}job:%s:ev")
@@ -237,7 +237,7 @@ attachment_output = Family(f"{PREFIX}attachment_output:%s")
 pending = Family(f"{PREFIX}pending:%s")
 #: Sorted set of a tenant's pending jobs in one queue, scored by queue position.
 tenant_pending = Family(f"{PREFIX}tenant_pending:%s:%s")
-#: Sorted set of a tenant's jobs in slots of workers, scored by the number of these workers.
+#: Sorted set of a tenant's jobs in slots of workers, scored by the number of slots.
 held = Family(f"{PREFIX}held:%s:%s")
 #: Set of tenants whose jobs of one queue can be in slots of workers.
 holding = Family(f"{PREFIX}holding:%s")

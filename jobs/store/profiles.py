@@ -291,7 +291,7 @@ class Profiles(Part):
         return bool(self._functions.run_acknowledged("end_profile", profile_id, artifact))
 
     def read(self, ids: Sequence[str]) -> list[Profile]:
-        """Return the profiles with these IDs. Profiles that do not exist are omitted."""
+        """Return profiles by ID. Profiles that do not exist are omitted."""
         stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids))
         return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Functions, Part
 
-#: Number of jobs that one call of the Redis function REINDEX processes.
+#: Number of jobs whose indexes are rebuilt by one call.
 _JOBS_A_CALL = 100
 
 

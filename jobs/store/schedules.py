@@ -64,7 +64,7 @@ class Schedules(Part):
     """Stores schedules in Redis, and claims their runs."""
 
     def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
-        """Store a schedule whose job needs these artifacts.
+        """Store a new schedule. `artifacts` are the IDs of the artifacts that its job needs.
 
         Return (new, ID); otherwise store nothing and return (exists, name), (full, most), (missing, tenant) or
         (artifact, ID).
@@ -113,7 +113,7 @@ class Schedules(Part):
         return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
 
     def times(self, ids: Sequence[str]) -> list[Schedule]:
-        """Return the fields that determine the run times of these schedules. Missing schedules are omitted."""
+        """Return the fields that determine the run times of schedules. Missing schedules are omitted."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)

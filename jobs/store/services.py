@@ -282,7 +282,9 @@ class Services(Part):
         pipe.execute()
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
-        """Return the coordinators to which these runners have tunnels, keyed by runner. Unknown tunnels are omitted."""
+        """Return the coordinators to which runners have tunnels, keyed by runner. Runners without tunnels are
+        omitted.
+        """
         rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers))
         found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
@@ -343,7 +345,7 @@ class Services(Part):
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
-        """Return the services with these IDs in order. Services that do not exist are omitted.
+        """Return services by ID, in order. Services that do not exist are omitted.
 
         Services that are being deleted are included.
         """
@@ -358,7 +360,7 @@ class Services(Part):
         ]
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
-        """Return the replicas of these services, with their jobs' states and their runners' reports."""
+        """Return the replicas of services, with their jobs' states and their runners' reports."""
         rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids))
         found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]

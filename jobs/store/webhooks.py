@@ -128,7 +128,7 @@ class Webhooks(Part):
         return dict(zip(STATES, map(int, sizes), strict=True))
 
     def pending(self, tenants: Sequence[str]) -> tuple[int, int]:
-        """Return the number of pending deliveries of these tenants, and the age of the oldest one in milliseconds."""
+        """Return the number of pending deliveries of several tenants, and the age of the oldest one in milliseconds."""
         asked = [keys.deliveries_of(tenant, "pending") for tenant in tenants]
         replies = self._functions.read(
             *(("ZCARD", key) for key in asked),
@@ -141,7 +141,7 @@ class Webhooks(Part):
         return sum(map(int, replies[: len(asked)])), max(0, int(now - min(oldest, default=now)))
 
     def dead(self, tenants: Sequence[str]) -> int:
-        """Return the number of permanently failed deliveries of these tenants."""
+        """Return the number of permanently failed deliveries of several tenants."""
         return sum(map(int, self._functions.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
 
     def generation(self, tenant: str) -> int:

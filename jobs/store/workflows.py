@@ -345,9 +345,7 @@ class Workflows(Part):
         return bool(self._functions.run_acknowledged("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Record that the jobs of these actions were retried. Return False if another attempt of the workflow is
-        running.
-        """
+        """Record that the jobs of actions were retried. Return False if another attempt of the workflow is running."""
         return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
     def purge(self, most: int) -> int:

@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Places:
-    """Paths of a runner's folders below `top`. Other users can enter these folders but not list them."""
+    """Paths of a runner's folders below `top`. Other users can enter the folders but cannot list them."""
 
     top: Path
 

@@ -58,7 +58,7 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def _variable(places: Places) -> bytes:
-    """Return the start of an environment variable that identifies programs in these folders."""
+    """Return the start of an environment variable that identifies programs in the runner's folders."""
     return f"CLUSTER_RESULT={places.work}/".encode()
 
 

@@ -75,7 +75,7 @@ class Flag:
         return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
 
     def _shapes(self) -> list[str]:
-        """Return the fields of those alternatives that are JSON objects."""
+        """Return the fields of the schema's alternatives that are JSON objects."""
         shapes = [_shape(option) for option in self.options if option.get("properties")]
         return [" or ".join(shapes)] if shapes else []
 

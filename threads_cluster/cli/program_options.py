@@ -1,4 +1,4 @@
-"""Options of commands that run programs. The cluster's error messages are translated to these options."""
+"""Options of commands that run programs. Error messages of the cluster are translated to options."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ _WHOLE = (Path("/"),)
 
 
 def accept_options(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds these options to a command. The command gets their values as `**given`."""
+    """Return a decorator that adds options to a command. The command gets their values as keyword arguments."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
@@ -166,7 +166,9 @@ def _default(annotation: Any) -> bool | None:
 
 
 def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) -> Program:
-    """Create a program from the options in `given`, and remove these options. Raises BadParameter without a command."""
+    """Create a program from command-line options, and remove the used options. Raises BadParameter without a
+    command.
+    """
     from threads_cluster.client.programs import Program
 
     text = given.pop("shell", None)
@@ -193,7 +195,7 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
 
 
 def job_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options in `given` that apply to jobs of any kind."""
+    """Return the command-line options that apply to jobs of any kind."""
     names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
     return {name: given[name] or None for name in names if name in given}
 

@@ -241,7 +241,7 @@ CLUSTER_FAILURE = 125
 
 @contextmanager
 def ending_signals() -> Iterator[list[int]]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C. Yield a list that receives the numbers of these signals."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C. Yield a list that receives the signal numbers."""
     received: list[int] = []
 
     def interrupt(number: int, _frame: Any) -> None:

@@ -160,7 +160,7 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
 
 
 def dead(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print the unit ranges that were given up, one per line. The number of further ranges is printed on stderr."""
+    """Print permanently failed unit ranges, one per line. The number of further ranges is printed on stderr."""
     ranges = [{"job": job["job_id"], **one} for job in several for one in job["ranges"]]
     table(ranges, {name: name for name in ("job", "first", "last", "deaths", "errors", "error")})
     for job in several:

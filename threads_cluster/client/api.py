@@ -170,7 +170,7 @@ class Cluster:
         return Data(self.connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
-        """Serve a model and return `{deployment_id, status}`. The arguments are those of `services.deploy`."""
+        """Serve a model, and return `{deployment_id, status}`. `services.deploy` describes the arguments."""
         return self.services.deploy(model_name, **how)
 
     def infer(self, deployment_id: str, prompt: str, **how: Any) -> Json:
@@ -441,12 +441,12 @@ class Cluster:
         return self._get(f"jobs/{quoted(job_id)}/relations", shape=job_answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
-        """Return the unit ranges that were given up, with their errors, grouped by job. The default is all jobs."""
+        """Return the permanently failed unit ranges with their errors, grouped by job. The default is all jobs."""
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
         return self._get_list(path, "jobs", job_answers.DeadJobs)
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
-        """Retry the given-up range of units that starts at unit `first`. Other given-up ranges stay unchanged."""
+        """Retry the permanently failed range of units that starts at unit `first`. Other ranges stay unchanged."""
         return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=job_answers.Job, hold=hold)
 
     def delete(self, job_id: str) -> None:
@@ -461,7 +461,7 @@ class Cluster:
         return str(self._get("status", shape=answers.Version)["version"])
 
     def metrics(self) -> list[Json]:
-        """Return `{name, type, help, samples}` of each metric. The names are those of grid-cli."""
+        """Return `{name, type, help, samples}` of each metric, under the metric names of grid-cli."""
         return self._get_list("metrics", "metrics", telemetry_answers.Metrics)
 
     def tenants(self) -> list[Json]:

@@ -98,7 +98,7 @@ class Program:
     batch: int | None = None
     #: Name of a folder on the runner that is kept between attempts and between jobs.
     workspace: str | None = None
-    #: Path of a requirements file among the files. The program's `python3` then has these packages.
+    #: Path of a requirements file among the files. The program's `python3` then has the required packages.
     python: str | None = None
     gpus: int | None = None
     gpu_memory_mib: int | None = None

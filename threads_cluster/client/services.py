@@ -88,7 +88,7 @@ class Services(Resource):
         return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return the address and keys of a service's leading replica. Only services with the engine Dask have one.
+        """Return the address and keys of a service's leading replica. Only Dask services have a leading replica.
 
         The response contains `{job_id, address, port, certificate, private_key}`.
         """
@@ -99,7 +99,7 @@ class Services(Resource):
         return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
-        """Serve a model, and return `{deployment_id, status}`. The arguments are those of POST
+        """Serve a model, and return `{deployment_id, status}`. The API describes the arguments: POST
         /api/llm/models/deploy.
         """
         body = {"model_name": model_name, **how}

@@ -66,7 +66,7 @@ def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
 
 
 def listed(root: Path, paths: Iterable[str]) -> Tree:
-    """Read the given files of a folder. Raises BadArgument if a file cannot be read."""
+    """Read the files of a folder that `paths` lists. Raises BadArgument if a file cannot be read."""
     return Tree(root=root, entries=sorted((_file(root, path) for path in paths), key=lambda each: each.path.encode()))
 
 

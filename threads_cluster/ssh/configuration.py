@@ -44,7 +44,7 @@ class Node(_Part):
     #: Local command that opens the connection, like ssh's ProxyCommand. %h, %p and %r are replaced.
     proxy_command: _Path | None = None
     remote_root: _Folder | None = None
-    #: Path of a Python on the host with the packages of requirements/local.txt. By default, `up` creates one.
+    #: Path of a Python on the host with the packages of requirements/local.txt. By default, `up` creates it.
     python: _Path | None = None
     labels: tuple[_Label, ...] = ()
     #: Number of CPU workers that `cluster up` starts on the host.

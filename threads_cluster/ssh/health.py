@@ -1,4 +1,4 @@
-"""Health of all hosts: those in cluster.yaml are checked over SSH, and the others are reported by the cluster."""
+"""Health of hosts. The hosts of cluster.yaml are checked over SSH, and the cluster reports its own hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts on which programs can run: those in cluster.yaml, over persistent connections, and those of the cluster."""
+"""Hosts on which programs can run. Hosts of cluster.yaml are reached over persistent connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFRESH_SECONDS = 2.0
 
 
 def configuration(path: Path | None) -> ClusterConfig | None:
-    """Read a configuration file. Return None if no path is given and ./cluster.yaml does not exist.
+    """Read a configuration file. Return None if `path` is None and ./cluster.yaml does not exist.
 
     Raises BadArgument if the file is invalid, and Misconfigured if a package is missing.
     """

@@ -150,7 +150,7 @@ class QueueCounts(Answer):
 
 
 class DeadRange(Answer):
-    """Units that the cluster gave up, because their lanes died or their kernel raised too many exceptions."""
+    """Units that failed permanently, because their lanes died or their kernel raised too many exceptions."""
 
     first: Whole
     last: Whole
@@ -160,7 +160,7 @@ class DeadRange(Answer):
 
 
 class Dead(Answer):
-    """A job with units that the cluster gave up."""
+    """A job with units that failed permanently."""
 
     job_id: Id
     type: str

@@ -1,4 +1,4 @@
-"""Commands for `cluster up`: join a cluster in the background, and report whether this checkout has joined one."""
+"""Commands for `cluster up`: join a cluster in the background, and report the membership of this checkout."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def invite(asked: InvitationOptions) -> int:
 
 
 def close(given: str, url: str = "") -> int:
-    """Revoke an invitation that was not used. `given` is its ID or its text.
+    """Revoke an invitation that was not used. The argument is the invitation's ID or its text.
 
     Returns the exit code. Raises CommandError. `url` is the address of the cluster; empty for the local cluster.
     """

@@ -22,7 +22,7 @@ class Acknowledgement:
 
     #: Number of replicas that must have stored the write.
     replicas: int = 0
-    #: True if the write must be on the disks of the master and of these replicas. Requires Redis 7.2.
+    #: True if the write must be on the disks of the master and of the replicas. Requires Redis 7.2.
     disk: bool = False
     #: True if an earlier call may have made the same write. The call then waits for that write, too.
     repeatable: bool = field(default=True)

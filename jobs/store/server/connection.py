@@ -117,7 +117,7 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
     "BUSY Valkey": Refused,
-    # The Redis function SUBMIT returns this error until an operator rebuilds the indexes.
+    # Redis returns this error for submissions until an operator rebuilds the indexes.
     "DAMAGED ": Refused,
     # A blocked call gets this error if its server becomes a replica.
     "UNBLOCKED force": Refused,
@@ -128,7 +128,7 @@ _REFUSALS: dict[str, type[RedisError]] = {
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
 #: Errors whose message already contains the remedy.
 _EXPLAINED = (UnsupportedRedis, LibraryMissing, Unacknowledged)
-#: Pattern of an error for a host name that cannot be resolved. Only these errors have negative numbers.
+#: Pattern of an error for a host name that cannot be resolved. Connection errors have no minus sign.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
 #: Errors that mean invalid data. Any other error is a bug or a connection error.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
@@ -247,7 +247,7 @@ class SentinelServers(SentinelClient):
         raise MasterNotFoundError(f"no Sentinel reports a master for {service_name}")
 
     def doubt(self) -> None:
-        """Query the current Sentinel last from now on. An isolated Sentinel reports a former master."""
+        """Query the current Sentinel last from now on, because an isolated Sentinel reports a former master."""
         self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
 
 

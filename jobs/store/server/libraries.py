@@ -1,4 +1,4 @@
-"""Function libraries on a Redis server: the library of this version and those of other versions."""
+"""Function libraries on a Redis server. Each version of the project has its own library."""
 
 from __future__ import annotations
 

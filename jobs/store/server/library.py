@@ -37,7 +37,7 @@ class Library:
 
 
 def make_library(settings: Mapping[str, Setting], clock: str | None = None) -> Library:
-    """Return the function library with these settings. `clock` is Lua text that replaces clock.lua."""
+    """Return the function library with `settings` as constants. `clock` is Lua text that replaces clock.lua."""
     constants = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
     return _library(f"local SETTINGS = {{ {constants} }}", clock)
 

@@ -22,7 +22,7 @@ def number(text: str) -> int:
 
 
 def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
-    """Create a dataclass from the fields of a Redis hash and from the fields in `given`.
+    """Create a dataclass from the fields of a Redis hash and from keyword arguments.
 
     Only fields of type str, int or bool are read from the hash. Missing fields have their default value, or "", 0 or
     False if there is no default.

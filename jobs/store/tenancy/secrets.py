@@ -66,7 +66,7 @@ class Secrets(Part):
         return sorted(map(_secret, words[::2], words[1::2]), key=lambda secret: secret.name)
 
     def sealed(self, tenant: str, names: Sequence[str]) -> dict[str, Sealed]:
-        """Return the encrypted values of these secrets. Secrets that do not exist are omitted."""
+        """Return the encrypted values of secrets by name. Secrets that do not exist are omitted."""
         if not names:
             return {}
         [replies] = self._functions.read(("HMGET", keys.secret(tenant), *names))

@@ -22,7 +22,7 @@ class StoredBytes(Part):
     """Recount of the bytes that tenants have stored."""
 
     def recount(self) -> list[str]:
-        """Recount the stored bytes of all tenants with a limit on them. Return these tenants.
+        """Recount the stored bytes of all tenants with a limit on stored bytes. Return the names of the tenants.
 
         The recount can run at any time and can be interrupted: each call leaves sizes and sum consistent.
         """

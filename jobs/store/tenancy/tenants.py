@@ -93,7 +93,7 @@ class Tenants(Part):
         return sorted(name.decode() for name in members or ())
 
     def lets(self, job: str, of_host: Collection[str]) -> bool:
-        """Return True if a host with these labels can compute the job, or if the job does not exist."""
+        """Return True if a host with the labels `of_host` can compute a job, or if the job does not exist."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
         required, tenant = (
             value.decode(errors="replace") if value else "" for value in unreadable_entries.replies(pipe)

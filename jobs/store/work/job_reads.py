@@ -143,14 +143,14 @@ class JobReads(Part):
         return dict(unreadable_entries.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
     def dead_counts(self, ids: Sequence[str]) -> list[int]:
-        """Return the number of unit ranges that were given up, for each job."""
+        """Return the number of permanently failed unit ranges of each job."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.llen(keys.job_dead(job_id))
         return [count or 0 for count in unreadable_entries.replies(pipe)] if ids else []
 
     def dead_ranges(self, ids: Sequence[str], most: int) -> list[list[DeadRange]]:
-        """Return up to `most` unit ranges that were given up, with their errors, for each job."""
+        """Return up to `most` permanently failed unit ranges of each job, with their errors."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.lrange(keys.job_dead(job_id), 0, most - 1)

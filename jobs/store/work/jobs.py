@@ -175,7 +175,7 @@ class Jobs(Part):
     def retry_dead(
         self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False
     ) -> list[str]:
-        """Retry the units of the given-up range that starts at unit `first`.
+        """Retry the permanently failed range of units that starts at unit `first`.
 
         Return the same as `retry`, or [none] if there is no such range.
         """

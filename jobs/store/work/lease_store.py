@@ -117,7 +117,7 @@ class SlotCalls(Protocol):
     def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]: ...
 
     def waiting(self, listened: bounds.QueueNames) -> list[int]:
-        """Return the number of pending jobs in each of these queues."""
+        """Return the number of pending jobs in each requested queue."""
 
 
 class LeaseCalls(Protocol):
@@ -201,7 +201,7 @@ class LeaseCalls(Protocol):
             Field(description="First unit of the lease; if another one is first, the call is stale."),
         ] = None,
     ) -> bool:
-        """End a lease whose first unit failed. The unit is retried later or given up.
+        """End a lease whose first unit failed. The unit is retried later, or fails permanently.
 
         The other units are leased next.
         """

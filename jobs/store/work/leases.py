@@ -20,7 +20,7 @@ HEARTBEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """Lease that the Redis function LEASE granted: the units from lo to hi-1 belong to the token."""
+    """Lease of a range of units. The units from lo to hi-1 belong to the token."""
 
     token: str
     lo: int
@@ -49,7 +49,7 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Reply of the Redis function COMMIT, which stores a partial result."""
+    """Result of committing a partial result."""
 
     merged: Annotated[bool, Field(description="False if the token was stale; the work must be dropped.")]
     finishing: Annotated[
@@ -156,11 +156,11 @@ class Leases(Part):
     def fail_unit(
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
     ) -> bool:
-        """End a program's lease whose first unit failed. The unit is retried after `wait_ms`, or given up after `most`
+        """End a program's lease whose first unit failed. The unit is retried later, or fails permanently after `most`
         errors.
 
-        The other units are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is stored as the unit's last
-        failure. If `unit` is set and is not the first unit of the lease, the call is stale.
+        The retry is due after `wait_ms`. The other units are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is
+        stored as the unit's last failure. If `unit` is set and is not the first unit of the lease, the call is stale.
         """
         which = "" if unit is None else unit
         return bool(self._functions.run("fail_unit", job, token, which, error[:MAX_UNIT_ERROR], most, wait_ms, row))

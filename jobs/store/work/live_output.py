@@ -87,7 +87,10 @@ class LiveOutput(Part):
         return _readable(entries or ())
 
     def wait(self, places: Mapping[str, str], *, block_ms: int) -> dict[str, list[Lines]]:
-        """Wait up to `block_ms` milliseconds for output of these jobs after their positions, and return it."""
+        """Wait up to `block_ms` milliseconds for new output of jobs, and return it.
+
+        `places` contains the position of each job after which output is new.
+        """
         asked: Any = {keys.output(job): place for job, place in places.items()}
         reply = self._client.xread(asked, block=block_ms)
         rows = reply.items() if isinstance(reply, dict) else reply or ()

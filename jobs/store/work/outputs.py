@@ -83,7 +83,7 @@ class Outputs(Part):
             return None
 
     def keep(self, lease: LeasedUnits, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
-        """Store an artifact as the output of these units, if the lease contains all of them. Otherwise, change nothing.
+        """Store an artifact as the output of units. If the lease does not contain all of the units, change nothing.
 
         Return [new] or [there]; otherwise [stale], [units] if some are not in the lease, or missing, over or gone like
         `Artifacts.commit`. Releases artifacts that no unit of the job refers to any more.

@@ -71,7 +71,7 @@ class Relations(Part):
         )
 
     def _states(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the state of each of these jobs that exists."""
+        """Return the states of several jobs. Jobs that do not exist are omitted."""
         several = list(dict.fromkeys(ids))
         pipe = self._pipe()
         for job_id in several:

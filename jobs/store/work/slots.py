@@ -19,13 +19,13 @@ from jobs.store.work import lease_tokens
 
 #: Maximum number of small jobs per lane that a worker takes in one call.
 TAKE = 32
-#: Number of items for each small job in the reply of the Redis function NEXT.
+#: Number of items that describe a small job in Redis' reply to a request for work.
 _WORDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Reply of the Redis function NEXT for one job, which is in the worker's slot until the slot ends."""
+    """Reply to a request for work, with one job. The job is in the worker's slot until the slot ends."""
 
     job_id: str
 
@@ -54,7 +54,7 @@ class JobFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Reply of the Redis function NEXT for small jobs. Each job is leased completely."""
+    """Reply to a request for work, with small jobs. Each job is leased completely."""
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[JobFacts, ...]
@@ -203,7 +203,7 @@ class Slots(Part):
             return None
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
-        """Return the number of pending jobs in each of these queues."""
+        """Return the number of pending jobs in each queue of `listened`."""
         pipe = self._pipe()
         for queue in listened:
             pipe.zcard(keys.pending(queue))

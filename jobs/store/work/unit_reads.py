@@ -111,15 +111,15 @@ class UnitReads(Part):
         )
 
     def failures(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the JSON records of the last failed attempts, for the units that have such a record."""
+        """Return the JSON records of the last failed attempts. Units without a record are omitted."""
         return self._of_units(keys.job_failures(job_id), units)
 
     def files(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the artifacts with the log and output files of these units. Units without an artifact are omitted."""
+        """Return the artifacts with the log and output files of units. Units without an artifact are omitted."""
         return self._of_units(keys.job_files(job_id), units)
 
     def dead_errors(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the reasons why units were given up, for the units that were given up."""
+        """Return the reasons of permanent failures. Units that have not failed permanently are omitted."""
         return self._of_units(keys.job(job_id), units, "dead|")
 
     def _of_units(self, key: str, units: Sequence[int], prefix: str = "") -> Mapping[int, bytes]:
