@@ -108,6 +108,7 @@ def environment(
     place = {name: text for name, text in traced.items() if text and "TRACEPARENT" not in command.env}
     given = {
         "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
         **place,
         **command.env,
         **around.secrets,

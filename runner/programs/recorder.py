@@ -12,7 +12,7 @@ from runner.programs.output import FIRST_BYTES, LAST_BYTES, Log
 
 #: Maximum number of recorded stderr ranges. Further ranges are merged into the last one.
 MOST_RANGES = 100_000
-#: Number of bytes from the end of a program's output that its error report contains.
+#: Number of bytes from the end of a program's stderr that its error report contains.
 TAIL_BYTES = 1024
 
 
@@ -45,8 +45,12 @@ class Recorder:
         return self._log.total_bytes
 
     def tail(self) -> str:
-        """Return the last bytes of the output as text."""
-        return self._log.after(max(0, self.total_bytes - TAIL_BYTES), TAIL_BYTES)[1].decode(errors="replace")
+        """Return the last bytes of stderr as text, or of stdout if nothing was written to stderr."""
+        with self._lock:
+            stored = [self._log.after(start, end - start) for start, end, _ in self._log.kept_ranges()]
+            pieces = [piece for start, data in stored for piece in self._pieces(start, data)]
+        errors = b"".join(data for stream, data in pieces if stream == "e")
+        return (errors or b"".join(data for _, data in pieces))[-TAIL_BYTES:].decode(errors="replace")
 
     def since(self, offset: int, most: int) -> tuple[int, list[tuple[str, bytes]]]:
         """Return up to `most` bytes of stored output from an offset on, as an offset and chunks of stdout and

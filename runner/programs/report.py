@@ -12,13 +12,13 @@ from runner.programs.guard_messages import ProgramEnd
 
 #: Maximum size in bytes of a failure record as JSON.
 MAX_ROW = 4096
-#: Maximum length in characters of an error message.
-MAX_ERROR = 300
+#: Maximum length in characters of an error message, and of the line of output in it.
+MAX_ERROR, MAX_LINE = 300, 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Failure of a unit, with the exit code and the end of the output."""
+    """Failure of a unit, with the exit code and the end of stderr."""
 
     error: str
     #: Exit code, 126 or 127 if the program could not be started, or None if no start was attempted.
@@ -35,7 +35,7 @@ def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | N
         return None
     reason = "not started" if ended.error else ended.reason
     return Failure(
-        error=_describe(ended, timeout_seconds),
+        error=_describe(ended, tail, timeout_seconds),
         exit=ended.code,
         reason=reason,
         seconds=round(ended.seconds, 3),
@@ -59,7 +59,7 @@ def disk_full(ended: ProgramEnd, tail: str, workspace: str = "") -> Failure:
     )
 
 
-def _describe(ended: ProgramEnd, timeout_seconds: float) -> str:
+def _describe(ended: ProgramEnd, tail: str, timeout_seconds: float) -> str:
     if ended.error:
         return f"the program could not be started: {ended.error}"
     limits = {
@@ -67,7 +67,12 @@ def _describe(ended: ProgramEnd, timeout_seconds: float) -> str:
         "memory": "the program and its child processes exceeded the memory limit; raise requirements.memory_mib",
         "processes": "the program exceeded the limit of concurrent processes",
     }
-    return limits.get(ended.reason) or _status(ended.code)
+    return limits.get(ended.reason) or ": ".join(filter(None, (_status(ended.code), _last_line(tail))))
+
+
+def _last_line(text: str) -> str:
+    """Return the last line that is not blank, or an empty string. A long line loses its end."""
+    return text.strip().rpartition("\n")[2].strip()[:MAX_LINE]
 
 
 def _status(code: int) -> str:

@@ -188,6 +188,7 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
         "TMPDIR": home,
         "PATH": given["PATH"],
         "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
         "MINE": "x",
         "PASSWORD": "hidden",
         "CLUSTER_JOB_ID": "j",
@@ -242,7 +243,7 @@ def test_a_unit_that_fails_is_failed_after_what_finished_before_it_is_committed(
     _, unit, error, most, wait_ms, row = bench.fail(text, 3, 8, retries=retries)
     assert bench.leases.names == ["commit", "fail"]
     assert bench.leases.calls[0][1:4] == (3, 5, True)
-    assert (unit, error, most, wait_ms) == (5, "exit code 3", 2, 1000)
+    assert (unit, error, most, wait_ms) == (5, "exit code 3: err", 2, 1000)
     assert (row["unit"], row["exit"], row["reason"], row["attempt"], row["worker"], row["host"]) == (
         5,
         3,
@@ -251,10 +252,32 @@ def test_a_unit_that_fails_is_failed_after_what_finished_before_it_is_committed(
         "runner-1",
         "host-1",
     )
-    assert sorted(row["tail"].split()) == ["err", "out-5"]
+    assert row["tail"] == "err\n", "the reason is on stderr"
     [(units, files)] = bench.files.kept
     assert units == [3, 4, 5]
     assert set(files) == {f"logs/{unit}{end}" for unit in units for end in ("", ".streams")}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("echo progress; echo first >&2; echo 'bad value 7' >&2; echo last; exit 3", "exit code 3: bad value 7"),
+        ("echo only stdout; echo; exit 3", "exit code 3: only stdout"),
+        ("exit 3", "exit code 3"),
+    ],
+)
+def test_the_reason_of_a_failure_is_the_last_line_of_stderr_or_else_of_stdout(
+    bench: Bench, text: str, error: str
+) -> None:
+    assert bench.fail(text, 0, 1)[2] == error
+
+
+def test_the_end_of_stderr_is_found_before_much_output_of_stdout() -> None:
+    recorder = Recorder(first=64, last=1 << 16)
+    recorder(1, b"bad value 7\n")
+    for _ in range(50):
+        recorder(0, b"x" * 4096)
+    assert recorder.tail() == "bad value 7\n"
 
 
 def test_a_later_attempt_of_the_first_unit_waits_longer(bench: Bench) -> None:

@@ -57,8 +57,6 @@ ENDED = frozenset({"done", "dead"})
 _ATTEMPTS = 3
 #: Maximum size in bytes of a list of stderr ranges.
 _LARGEST_STREAMS = 16 << 20
-#: Number of bytes at the end of a log that are searched for its last line.
-_LINE_BYTES = 500
 #: First and longest interval in seconds between requests for unfinished units.
 _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
 #: Exit codes of a program that timed out, and of a program that the cluster failed to run.
@@ -389,15 +387,6 @@ class Programs:
                 at += len(data)
         return same, lost
 
-    def last_line(self, row: Mapping[str, Any]) -> str:
-        """Return the last line of a unit's output, or an empty string."""
-        log = self._file(row, f"logs/{row['unit']}")
-        if log is None:
-            return ""
-        sha, size = log
-        end = self._cluster.artifacts.part(sha, max(0, size - _LINE_BYTES), _LINE_BYTES)
-        return end.decode(errors="replace").strip().rpartition("\n")[2].strip()
-
     def _errors(self, row: Mapping[str, Any]) -> list[tuple[int, int]]:
         text = self._small(row, f"logs/{row['unit']}.streams", _LARGEST_STREAMS)
         return [] if text is None else [(first, length) for first, length in json.loads(text)]
@@ -467,8 +456,7 @@ class Mapped(Iterator[Any]):
     def __next__(self) -> Any:
         row = next(self._rows)
         if row["state"] != "done":
-            last = self._programs.last_line(row)
-            raise UnitFailed(self.job_id, row["unit"], f"{failure(row)}{f', {last}' if last else ''}")
+            raise UnitFailed(self.job_id, row["unit"], failure(row))
         return self._programs.value(row)
 
 
