@@ -13,8 +13,6 @@ MAX_LENGTH = 80
 #: Number of parameters in the title of a kind that defines no titles.
 _NAMED = 4
 _BLANKS = re.compile(r"[ \t\r\n\f\v]+")
-#: Thin space between groups of digits.
-_THIN = "\u202f"
 
 
 def title(kind: str, parameters: Any) -> str:
@@ -42,5 +40,5 @@ def _title_of_parameters(kind: str, parameters: Any) -> str:
 def _sanitize(text: str) -> str:
     """Return one line of at most MAX_LENGTH characters. Control and formatting characters are replaced."""
     line = _BLANKS.sub(" ", text[: 20 * MAX_LENGTH]).strip()
-    shown = "".join(sign if sign.isprintable() or sign == _THIN else "\ufffd" for sign in line) or "?"
+    shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in line) or "?"
     return shown if len(shown) <= MAX_LENGTH else f"{shown[: MAX_LENGTH - 1].rstrip()}…"

@@ -127,7 +127,7 @@ def test_jobs_of_replicas_are_listed_apart_and_submitted_by_nobody_else(api: Ser
     [job] = api.jobs()
     assert api.ask("GET", "/api/jobs").json()["jobs"] == []
     [listed] = api.ask("GET", "/api/jobs?type=service").json()["jobs"]
-    assert (listed["job_id"], listed["title"]) == (job, "web: http")
+    assert (listed["job_id"], listed["title"]) == (job, "web")
     assert "service" not in [kind["type"] for kind in api.ask("GET", "/api/job-types").json()["kinds"]]
     parameters = {"service": "x", "engine": "http", "command": ["true"]}
     body = {"type": "service", "parameters": parameters}

@@ -9,8 +9,6 @@ _WORDS = {"statistics": "statistics", "verify": "verification", "records": "reco
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: Maximum digits of a number in a title. For a longer number, the title contains only the number of digits.
 _MOST_DIGITS = 40
-#: Narrow no-break space, which the web pages use too.
-_THIN = "\u202f"
 
 
 def title(parameters: Mapping[str, Any]) -> str:
@@ -23,7 +21,7 @@ def title(parameters: Mapping[str, Any]) -> str:
 
 def _number_name(digits: str) -> str:
     if len(digits) > _MOST_DIGITS:
-        return f"a number of {len(digits):,} digits".replace(",", _THIN)
+        return f"a number of {len(digits):,} digits"
     return brief(int(digits)) or _group_digits(int(digits))
 
 
@@ -36,7 +34,7 @@ def _range(first: int, count: int) -> str:
 
 
 def brief(number: int) -> str:
-    """Return a short exact form, such as 27, 1 024, 2⁴⁰, 2⁴⁰−1 or 2.5×10⁷, or an empty string if there is none."""
+    """Return a short exact form, such as 27, 1,024, 2⁴⁰, 2⁴⁰−1 or 2.5×10⁷, or an empty string if there is none."""
     if number < 10**6:
         return _group_digits(number)
     figures = str(number).rstrip("0")
@@ -64,4 +62,4 @@ def _superscript(power: int) -> str:
 
 
 def _group_digits(number: int) -> str:
-    return f"{number:,}".replace(",", _THIN)
+    return f"{number:,}"

@@ -60,8 +60,8 @@ class Service(ProgramKind):
         return {} if parameters.files is None else {"files": parameters.files}
 
     def title(self, parameters: Mapping[str, Any]) -> str:
-        """Return the names of the service and its engine."""
-        return f"{parameters['service']}: {parameters['engine']}"
+        """Return the name of the service, which is also the name of its model."""
+        return str(parameters["service"])
 
 
 KIND = Service()
