@@ -479,7 +479,7 @@ def test_options_become_parameters(fake: Ran, run: Run, monkeypatch: pytest.Monk
 def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> None:
     ran = run("submit", "command", "--count", "1000", "--batch", "8", "--", "./sim", "--seed", "{unit}")
     assert (ran.code, ran.out) == (0, b"j1\n") and b"cluster watch j1" in ran.err
-    assert sent(fake) == {"command": ["./sim", "--seed", "{unit}"], "count": 1000, "batch": 8}
+    assert sent(fake) == {"command": ["./sim", "--seed", "{unit}"], "count": 1000, "batch": 8, "retries": {"max": 0}}
     for name, text, items in (
         ("a.txt", "x y\n\n007\r\n", ["x y", "", "007"]),
         ("a.jsonl", '{"a": 1}\n7\n', [{"a": 1}, 7]),
@@ -489,7 +489,7 @@ def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> Non
     ):
         (tmp_path / name).write_text(text)
         assert run("submit", "command", "--items", str(tmp_path / name), "--", "./draw", "{item}").code == 0
-        assert sent(fake) == {"command": ["./draw", "{item}"], "items": items}
+        assert sent(fake) == {"command": ["./draw", "{item}"], "items": items, "retries": {"max": 0}}
     assert run("submit", "command", "--items", "-2..1", "--", "x").code == 0
     assert sent(fake)["items"] == [-2, -1, 0, 1]
 
@@ -528,7 +528,7 @@ def test_many_items_become_an_artifact(fake: Ran, run: Run, folder: Path) -> Non
     fake.on("PUT", f"/api/files/{sha_of(lines)}/parts/0", part)
     assert run("submit", "command", "--items", "big.txt", "--", "x").code == 0
     parameters = sent(fake)
-    assert parameters.keys() == {"command", "items_artifact", "count"} and parameters["count"] == 100_000
+    assert parameters.keys() == {"command", "items_artifact", "count", "retries"} and parameters["count"] == 100_000
     assert fake.committed[0].startswith("items-my-work-") and parts == [lines]
     # Integers that a job would store as texts are sent in a file, too.
     assert run("submit", "command", "--items", f"{2**53}..{2**53}", "--", "x").code == 0
@@ -555,9 +555,8 @@ def test_bad_items_are_refused_before_anything_is_sent(
 def test_map_prints_values_in_order_as_they_come(fake: Ran, run: Run, folder: Path) -> None:
     fake.takes_files()
     large = fake.keeps(values__2=b"", **{"values__2.json": json.dumps("x" * 2000).encode()})
-    failed = fake.keeps(logs__1=b"Traceback:\nValueError: no\n")
     rows = [unit(value=10), unit("waiting", 1), unit("done", 2, value={"artifact": True}, artifact=large)]
-    ended = [rows[0], unit("dead", 1, exit=1, error="exit code 1", artifact=failed), rows[2], unit("done", 3)]
+    ended = [rows[0], unit("dead", 1, exit=1, error="exit code 1: ValueError: no"), rows[2], unit("done", 3)]
     pages = iter([[*rows, unit("waiting", 3)], ended, ended])
     now: list[Any] = []
 
@@ -571,7 +570,7 @@ def test_map_prints_values_in_order_as_they_come(fake: Ran, run: Run, folder: Pa
     ran = run("map", "work:double", "1..4")
     assert ran.code == 1
     assert [json.loads(line) for line in ran.out.splitlines()] == [10, None, "x" * 2000, None]
-    assert b"item 1 failed: exit code 1, ValueError: no; show its output with: cluster logs j1 --unit 1" in ran.err
+    assert b"item 1 failed: exit code 1: ValueError: no; show its output with: cluster logs j1 --unit 1" in ran.err
     command = sent(fake)["command"]
     assert command[:2] == ["python3", "-c"] and command[3] == "work:double" and sent(fake)["items"] == [1, 2, 3, 4]
 
@@ -580,8 +579,7 @@ def calls_that_end(fake: Ran, *last_lines: str) -> list[dict[str, Any]]:
     """Return records of failed calls with their last lines; the line is empty for a finished call."""
     rows = []
     for number, line in enumerate(last_lines):
-        kept = fake.keeps(**{f"logs__{number}": f"Traceback:\n{line}\n".encode()}) if line else ""
-        failed = {"exit": 1, "error": "exit code 1", "artifact": kept}
+        failed = {"exit": 1, "error": f"exit code 1: {line}"}
         rows.append(unit("dead", number, **failed) if line else unit("done", number, value=number))
     return rows
 

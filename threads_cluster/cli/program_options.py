@@ -112,6 +112,8 @@ MANY: dict[str, Any] = {
         int | None, typer.Option(min=1, metavar="SLOTS", help="Maximum number of units that run at once.")
     ],
 }
+#: Option with the number of retries, which all commands that run programs share.
+Retries = Annotated[int, typer.Option(min=0, metavar="COUNT", help="Number of retries of a failed program.")]
 
 #: Argument type for a program and its arguments, which follow the options.
 Words = Annotated[

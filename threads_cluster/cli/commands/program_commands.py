@@ -117,7 +117,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Folder to upload; default: the current one.")
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="Upload no folder.")] = False,
-    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Number of retries if the program fails.")] = 0,
+    retries: options.Retries = 0,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's ID and exit while the job runs.")] = False,
     on: Annotated[
         str | None,
@@ -260,9 +260,7 @@ def submit(
     files: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to upload; each unit gets a copy. Default: none.")
     ] = None,
-    retries: Annotated[
-        int | None, typer.Option(min=0, metavar="COUNT", help="Number of retries of a failed unit; default: 3.")
-    ] = None,
+    retries: options.Retries = 0,
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Submitting again with the same key returns the same job.")
     ] = None,
@@ -315,7 +313,7 @@ def map_items(
     files: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to upload; default: the current one.")
     ] = None,
-    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Number of retries of a failed call.")] = 0,
+    retries: options.Retries = 0,
     quiet: Quiet = False,
     **given: Any,
 ) -> None:
@@ -353,7 +351,7 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
                 if row["state"] != "done":
                     failed += 1
                     if failed <= _NAMED:
-                        _say_failed(session, job_id, row, said)
+                        _say_failed(job_id, row, said)
         except KeyboardInterrupt:
             _cancel(session, job_id)
         except OSError:
@@ -364,13 +362,12 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
     sys.exit(errors.JOB_FAILED if failed else 0)
 
 
-def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
+def _say_failed(job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
     """Report why a call failed, unless the same reason was already reported. `said` contains the reported reasons."""
     from threads_cluster.cli import running
     from threads_cluster.client import programs
 
-    last = session.cluster.programs.last_line(row)
-    why = f"{programs.failure(row)}{f', {last}' if last else ''}"
+    why = programs.failure(row)
     if why not in said:
         running.note(
             f"item {row['unit']} failed: {why}; show its output with: cluster logs {job_id} --unit {row['unit']}"
