@@ -93,9 +93,19 @@ write_command() { # NAME MODULE FUNCTION
   chmod +x ".venv/bin/$1"
 }
 
+wait_for_others() { # wait until no other process changes .venv. macOS has no flock.
+  command -v flock >/dev/null || return 0
+  exec 9<.
+  flock -n 9 && return
+  say "Another process is installing packages in this folder; waiting until it has finished ..."
+  flock 9 || true # some network file systems cannot lock a folder
+}
+
 main() {
   local group=${1:-}
   [[ $# -eq 1 && "$group" =~ ^(local|dev|gpu-worker)$ ]] || fail 2 "usage: deploy/environment.sh local|dev|gpu-worker"
+  ready "$group" && return
+  wait_for_others
   ready "$group" && return
   local python
   python=$(find_python "$@")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ PYTHON = """#!/bin/bash
 case "$*" in
   "-m venv .venv") [[ ! -e broken-venv ]] || { echo "Error: [Errno 28] No space left on device"; exit 1; }
     mkdir -p .venv/bin .venv/lib && cp "$0" .venv/bin/python ;;
-  "-m pip install"*) [[ ! -e pip ]] || { cat pip; exit 1; } ;;
+  "-m pip install"*) mkdir installing || touch twice; sleep 0.3; rmdir installing
+    [[ ! -e pip ]] || { cat pip; exit 1; } ;;
   *sysconfig*) echo .venv/lib ;;
   --version) echo Python 3.11.9 ;;
 esac
@@ -72,3 +74,12 @@ def test_an_environment_that_was_not_made_is_made_the_next_time(checkout: Path) 
     assert failed.returncode == 1 and "could not create .venv; see the lines above" in failed.stderr
     (checkout / "broken-venv").unlink()
     assert make(checkout).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="macOS has no flock")
+def test_two_starts_at_once_install_one_after_the_other(checkout: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        both = list(pool.map(make, [checkout, checkout]))
+    assert [done.returncode for done in both] == [0, 0], both
+    assert not (checkout / "twice").exists()
+    assert sum(done.stderr.count("Installing requirements") for done in both) == 1
