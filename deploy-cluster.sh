@@ -241,7 +241,7 @@ anywhere() { # anywhere COMMAND ARGUMENT...: run a command that does not concern
     status) cmd_status "${@:2}" ;;
     stop) cmd_stop "${@:2}" ;;
     docker | scale | autoscale | logs | cleanup | report | backup | restore) with_docker "cmd_$1" "${@:2}" ;;
-    help | -h | --help) usage ;;
+    help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
     *) wrong "there is no command '$1'; there are: local, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, report, backup, restore, help." ;;
@@ -255,6 +255,7 @@ main() {
     shift
     # shellcheck disable=SC2034  # used by files sourced later
     case $word in
+      -h | --help) usage && exit ;;
       --dry-run) DRY=yes ;;
       --kubernetes) WHERE=kubernetes ;;
       --docker)

@@ -13,6 +13,14 @@ load bench
   done
 }
 
+@test "--help after a command prints help instead of running the command" {
+  for command in local docker kubernetes stop; do
+    cluster "$command" --help
+    exits 0
+    shows "Usage: ./deploy-cluster.sh COMMAND" "--workers N"
+  done
+}
+
 @test "no command, and one that there is not" {
   cluster
   exits 2
