@@ -6,7 +6,7 @@ import logging
 
 from jobs.store import keys
 from jobs.store.server.functions import Part
-from jobs.store.server.library import PREFIX
+from jobs.store.server.library import NAMES
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Libraries(Part):
 
     def names(self) -> list[str]:
         """Return the names of this project's libraries on the Redis server."""
-        found = self._client.execute_command("FUNCTION LIST", "LIBRARYNAME", f"{PREFIX}*")
+        found = self._client.execute_command("FUNCTION LIST", "LIBRARYNAME", NAMES)
         return [_name(each) for each in found]
 
     def delete_unused(self) -> list[str]:

@@ -16,9 +16,11 @@ from typing import TypeAlias
 Setting: TypeAlias = int | Sequence[str] | Sequence[float]
 
 #: Prefix of the library names.
-PREFIX = "tc_"
+_PREFIX = "tc_"
 #: Number of characters of the digest in a library name.
 _DIGEST = 8
+#: Glob that matches the names of this project's libraries, but not a name such as tc_tools.
+NAMES = _PREFIX + "[0-9a-f]" * _DIGEST
 _FOLDER = Path(__file__).resolve().parents[1] / "lua"
 #: Lua files whose local names are visible in all files. In the library, each other file is a separate block.
 _SHARED = ("library", "clock")
@@ -48,7 +50,7 @@ def _library(constants: str, clock: str | None) -> Library:
     texts["clock"] = clock or texts["clock"]
     shared = [texts.pop(name) for name in _SHARED]
     text = "\n".join([constants, *shared, *(f"do\n{block}end" for block in texts.values())])
-    name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+    name = _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
     return Library(name=name, text=f"#!lua name={name}\nlocal LIBRARY = '{name}'\n{text}\n")
 
 
