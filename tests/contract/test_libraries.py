@@ -51,6 +51,27 @@ def test_a_coordinator_that_starts_replaces_what_has_its_name(bench: Bench) -> N
     assert bench.store.functions.run("hold", "w", 1000) == 0
 
 
+def test_a_library_of_another_program_is_never_deleted(bench: Bench) -> None:
+    bench.client.function_load("#!lua name=tc_tools\nredis.register_function('t', function() return 7 end)")
+    try:
+        assert "tc_tools" not in bench.store.libraries.names()
+    finally:
+        bench.client.execute_command("FUNCTION DELETE", "tc_tools")
+
+
+def test_a_function_of_another_library_with_the_same_name_is_reported(bench: Bench) -> None:
+    bench.client.function_flush()
+    name = bench.store.functions.function("hold")
+    bench.client.function_load(f"#!lua name=theirs\nredis.register_function('{name}', function() return 7 end)")
+    try:
+        with pytest.raises(connection.Unreachable) as refused:
+            bench.store.jobs.cancel("x")
+    finally:
+        bench.client.execute_command("FUNCTION DELETE", "theirs")
+    reason = connection.reason(refused.value)
+    assert f"Function {name} already exists" in reason and "FUNCTION DELETE" in reason
+
+
 def test_a_coordinator_that_may_not_load_leads_if_the_functions_are_there_and_loads_them_later(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

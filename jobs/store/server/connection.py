@@ -64,6 +64,17 @@ class LoadDenied(LibraryMissing):
         )
 
 
+class NameTaken(LibraryMissing):
+    """Redis lacks the functions of this version, because another library has a function with the same name."""
+
+    def __init__(self, library: str, why: str) -> None:
+        redis.exceptions.ConnectionError.__init__(
+            self,
+            f"redis lacks the functions of this version ({library}), because another library uses one of their names"
+            f" ({why}): find it with FUNCTION LIST and remove it with FUNCTION DELETE",
+        )
+
+
 class CoordinatorAway(redis.exceptions.ConnectionError):
     """The coordinator at WORKER_API is unreachable or unavailable. The call can be repeated."""
 
