@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+
+from jobs.network import redis_address
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection
 
 
-def main() -> None:
-    """Rebuild all indexes and print the number of jobs."""
-    count = Store(connection.connect(Settings().redis_url)).repairs.reindex()
+def main() -> int:
+    """Rebuild all indexes and print the number of jobs. Return the exit code."""
+    try:
+        count = Store(connection.connect(Settings().redis_url)).repairs.reindex()
+    except redis_address.UnusableAddress as error:
+        return _fail(str(error))
+    except connection.Denied as error:
+        return _fail(f"redis does not permit this to the user in REDIS_URL: {error}. Use the user coordinator.")
+    except connection.Unreachable as error:
+        return _fail(f"{connection.reason(error)}. Set REDIS_URL to the Redis server of the cluster.")
     print(f"Rebuilt the indexes of {count} jobs. Redis accepts jobs again.")
+    return 0
+
+
+def _fail(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -256,6 +256,18 @@ def test_no_job_is_accepted_while_an_index_is_broken(bench: Bench) -> None:
     check(bench, bench.look())
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("redis://127.0.0.1:1/0", "no server is listening at REDIS_URL"), ("nonsense", "REDIS_URL must start with")],
+)
+def test_a_rebuild_without_redis_says_what_to_set(
+    url: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REDIS_URL", url)
+    assert reindex.main() == 1
+    assert words in capsys.readouterr().err
+
+
 def test_an_index_that_does_not_fit_its_jobs_is_named(bench: Bench) -> None:
     paused = bench.submit(10)
     bench.store.jobs.pause(paused)
