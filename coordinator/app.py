@@ -131,7 +131,10 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def handle_unexpected(request: Request, error: Exception) -> Response:
         name = type(error).__name__
-        detail = f"unexpected server error: {name}. The coordinator's log contains the traceback of this request"
+        if connection.wrong_type(error):
+            detail = f"a key in redis has another type than the cluster gave it ({error}); see docs/operations.md"
+        else:
+            detail = f"unexpected server error: {name}. The coordinator's log contains the traceback of this request"
         response = await handle_cluster_error(request, errors.ClusterError(detail))
         response.headers.update(request_ids.headers(request.scope))  # this response bypasses the RequestIds middleware
         return response

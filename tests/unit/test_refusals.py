@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from contextlib import closing
 
 import pytest
 from starlette.requests import Request
@@ -12,6 +13,8 @@ from starlette.requests import Request
 from coordinator import app
 from coordinator.jobs.submissions import limit_error
 from jobs.settings import Settings
+from jobs.store import keys
+from jobs.store.server import connection
 from jobs.store.work.jobs import CapReached
 
 
@@ -54,12 +57,30 @@ def test_what_is_known_is_told(limit: CapReached, words: str, seconds: int) -> N
     assert words in error.detail and error.seconds == seconds
 
 
-def test_an_unexpected_error_is_answered_with_its_class() -> None:
+def answer_to(error: Exception) -> bytes:
+    """Return the coordinator's response to an unexpected error."""
+
     async def answer() -> bytes:
-        response = app.create(Settings()).exception_handlers[Exception](request, KeyError("secret"))
+        response = app.create(Settings()).exception_handlers[Exception](request, error)
         assert inspect.isawaitable(response)
         return bytes((await response).body)
 
     request = Request({"type": "http", "method": "GET", "path": "/api/jobs", "headers": [], "state": {}})
-    body = asyncio.run(answer())
+    return asyncio.run(answer())
+
+
+def test_a_key_of_another_type_is_named(any_redis_url: str) -> None:
+    with closing(connection.connect(any_redis_url, retries=0)) as client:
+        client.set(keys.TENANTS, "x")
+        with pytest.raises(connection.ResponseError) as one:
+            client.zrange(keys.TENANTS, 0, -1)
+        with pytest.raises(connection.ResponseError) as among_others:
+            client.pipeline(transaction=False).zrange(keys.TENANTS, 0, -1).execute()
+    for raised in (one, among_others):
+        body = answer_to(raised.value)
+        assert b"ZRANGE ct:tenants" in body and b"docs/operations.md" in body
+
+
+def test_an_unexpected_error_is_answered_with_its_class() -> None:
+    body = answer_to(KeyError("secret"))
     assert b"unexpected server error: KeyError" in body and b"secret" not in body

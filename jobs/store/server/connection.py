@@ -233,6 +233,19 @@ class ReplyParser(DefaultParser):  # type: ignore[misc,valid-type]
         return refusal(response) or super().parse_error(response)
 
 
+class _Redis(redis.Redis):
+    """Client that names the key if its type does not match the command. Redis does not name it."""
+
+    def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        """Execute a command and return its reply."""
+        try:
+            return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
+        except ResponseError as error:
+            if wrong_type(error) and arguments[0] != "FCALL":
+                raise ResponseError(f"WRONGTYPE {' '.join(map(str, arguments[:2]))}: another type of key") from error
+            raise
+
+
 class SentinelServers(SentinelClient):
     """Client of several Sentinels that looks up the master. It starts with the Sentinel that answered last.
 
@@ -317,7 +330,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
     redis_address.check(url)
     if url.startswith(redis_address.SENTINELS):
         return _of_sentinels(redis_address.sentinels(url), options)
-    return redis.Redis.from_url(url, **options)
+    return _Redis.from_url(url, **options)
 
 
 def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Client:
@@ -333,6 +346,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
     sentinel: Any = SentinelServers(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     master: Client = sentinel.master_for(
         place.service,
+        redis_class=_Redis,
         db=place.database,
         username=place.user,
         password=place.password,
