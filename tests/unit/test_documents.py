@@ -119,3 +119,15 @@ def test_speed_of_verification_is_compared_with_the_fastest_published_search(doc
     text = (ROOT / document).read_text()
     assert "Barina's worker" in text
     assert "Angeltveit" in text, f"{document} must name the fastest published search beside the peer of P1"
+
+
+def test_the_log_messages_to_search_for_exist() -> None:
+    programs = ("coordinator/", "cpu_worker/", "gpu_worker/", "jobs/", "runner/")
+    sources = "".join((ROOT / name).read_text() for name in FILES if name.startswith(programs) and name.endswith(".py"))
+    searches = {
+        (document, text)
+        for document in DOCUMENTS
+        for text in re.findall(r'grep "([^"]+)"', (ROOT / document).read_text())
+    }
+    assert len(searches) > 3
+    assert sorted((document, text) for document, text in searches if text not in sources) == []
