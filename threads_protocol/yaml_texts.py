@@ -73,7 +73,7 @@ class Complaints:
             self.add(each)
 
     def add(self, complaint: Complaint) -> None:
-        """Add a problem."""
+        """Add a problem of the text."""
         self.total += 1
         self.kept.append(complaint)
         if len(self.kept) >= 2 * MAX_COMPLAINTS:
@@ -112,14 +112,14 @@ class Sequence(list[Any]):
         self._items_at: array[int] | None = None
 
     def add(self, value: Any, at: Position) -> None:
-        """Append an item with its position."""
+        """Append an item to the list, with the item's position."""
         if self._items_at is None:
             self._items_at = array("Q")
         self.append(value)
         self._items_at.append(at.line << 32 | at.column)
 
     def place(self, number: int) -> Position:
-        """Return the position of an item."""
+        """Return the position of an item by its index in the list."""
         at = self._items_at[number] if self._items_at else 0
         return Position(at >> 32, at & 0xFFFFFFFF)
 

@@ -18,7 +18,7 @@ MIN_FREE_BYTES = 100 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Parts of a local cluster."""
+    """Parts of a local cluster, such as its ports and workers."""
 
     redis_server: str
     redis_port: int

@@ -285,7 +285,7 @@ class Workflows(Part):
         return [each.decode() for each in self._functions.run("take_workflows", most)]
 
     def looked(self, workflow: str) -> None:
-        """Record that a workflow was processed."""
+        """Record that the leader has processed a workflow."""
         self._client.srem(keys.WORKFLOWS_TAKEN, workflow)
 
     def open(self) -> list[str]:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 STARTING_SECONDS, READY_SECONDS, ANSWER_SECONDS = 0.2, 2.0, 2.0
 #: Consecutive failed checks that make a replica unhealthy, and seconds until an unhealthy replica is stopped.
 FAILURES, UNHEALTHY_SECONDS = 3, 60.0
-#: Minimum gap in seconds between two checks that does not count as downtime, because the runner was suspended.
+#: Minimum gap in seconds between two checks that does not count as downtime. The runner was probably suspended.
 BLIND_SECONDS = 10.0
 #: Maximum interval in seconds between two reports of the same state.
 REPORT_SECONDS = 5.0

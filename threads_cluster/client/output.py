@@ -80,7 +80,7 @@ class Shown:
         self.show(piece.stream, piece.data[max(0, -ahead) :])
 
     def show(self, stream: Stream, data: bytes) -> None:
-        """Display the next bytes of output."""
+        """Display the next bytes of the unit's output."""
         if data:
             if self.place == len(self.head) < COMPARED_BYTES:
                 self.head = (self.head + data)[:COMPARED_BYTES]

@@ -25,7 +25,7 @@ _EMPTY_PAGES = 1000
 
 
 class Patient(Protocol):
-    """Attributes of Cluster that resources use."""
+    """Attributes of the class Cluster that resources use."""
 
     url: str
     patience: float

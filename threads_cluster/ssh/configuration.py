@@ -91,7 +91,7 @@ class Sync(_Part):
 
 
 class ClusterConfig(_Part):
-    """Contents of cluster.yaml."""
+    """Contents of the configuration file cluster.yaml."""
 
     nodes: Annotated[tuple[Node, ...], Field(min_length=1, max_length=MAX_NODES)]
     #: Folder on each host that contains the transferred folders.

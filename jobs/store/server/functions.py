@@ -1,4 +1,4 @@
-"""Calls of this project's Redis functions.
+"""Client for calls of this project's Redis functions.
 
 Every function is atomic, idempotent and uses Redis time, so a call can be repeated after a lost reply.
 """

@@ -56,7 +56,7 @@ def retry(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry deliveries now."""
+    """Retry webhook deliveries now."""
     for delivery_id in delivery_ids:
         row = ctx.obj.cluster.retry_webhook(delivery_id, tenant=tenant)
         show.json_line(row) if as_json else show.line(f"{row['id']} {row['state']}")
