@@ -68,8 +68,8 @@ export interface Boxes {
 }
 
 /**
- * Return the boxes of a graph. A group of more than `maxGroup` vertices is one box unless `isOpen` accepts it; other vertices
- * have their own box.
+ * Return the boxes of a graph. A group of more than `maxGroup` vertices is one box unless `isOpen` accepts it; other
+ * vertices have their own box.
  */
 export function createBoxes(
   graph: Graph,
