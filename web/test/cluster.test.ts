@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import type { Job, Stream } from "../src/lib/api";
-import { counts, desiredText } from "../src/pages/cluster/model/counts";
-import { matches, only, parse, toggled } from "../src/pages/cluster/model/filter";
+import { countWorkers, describeDesired } from "../src/pages/cluster/model/counts";
+import { matchesFilter, singleValue, parseFilter, toggleToken } from "../src/pages/cluster/model/filter";
 import { summarizeJob } from "../src/lib/summary";
 import { formatCurl, formatLiteral, formatPython } from "../src/lib/submission";
-import { busy, edges, runsOf, spanAt, UNTOLD, worksOf } from "../src/pages/cluster/model/spans";
+import { busyShares, spanEdges, findRuns, spanAt, HIDDEN_WORK, sumWork } from "../src/pages/cluster/model/spans";
 
 const JOB = {
   job_id: "5c7b3fb0",
@@ -35,24 +35,26 @@ test.each([
   ["STATE:Failed", true],
   ["state:", true],
   ["start_number", true],
-])("filter %j lets the job through: %s", (text, expected) => expect(matches(JOB, parse(text))).toBe(expected));
+])("filter %j lets the job through: %s", (text, expected) =>
+  expect(matchesFilter(JOB, parseFilter(text))).toBe(expected),
+);
 
 test("a name that is none of ours is pointed out, and taken as text", () => {
-  expect(parse("owner:me state:done").unknown).toEqual(["owner"]);
-  expect(matches(JOB, parse("owner:me"))).toBe(false);
+  expect(parseFilter("owner:me state:done").unknown).toEqual(["owner"]);
+  expect(matchesFilter(JOB, parseFilter("owner:me"))).toBe(false);
 });
 
 test("what the API can be asked for is one plain value", () => {
   expect([
-    only(parse("state:done x"), "state"),
-    only(parse("state:done state:failed"), "state"),
-    only(parse("-state:done"), "state"),
+    singleValue(parseFilter("state:done x"), "state"),
+    singleValue(parseFilter("state:done state:failed"), "state"),
+    singleValue(parseFilter("-state:done"), "state"),
   ]).toEqual(["done", undefined, undefined]);
 });
 
 test("a token is switched on and off", () => {
-  expect(toggled(" a  b ", "state:done")).toBe("a b state:done");
-  expect(toggled("a state:done b", "state:done")).toBe("a b");
+  expect(toggleToken(" a  b ", "state:done")).toBe("a b state:done");
+  expect(toggleToken("a state:done b", "state:done")).toBe("a b");
 });
 
 test("parameters in a line leave out what is not set and shorten what is long", () => {
@@ -92,13 +94,13 @@ const STREAM = {
 const FRAME = { left: 10, top: 0, width: 100, lane: 20, from: 0, to: 100 };
 
 test("spans are cut at the edges, open ones reach to now, old ones are gone", () => {
-  expect(STREAM.spans.map((span) => edges(span, FRAME))).toEqual([[10, 60], [100, 110], undefined]);
+  expect(STREAM.spans.map((span) => spanEdges(span, FRAME))).toEqual([[10, 60], [100, 110], undefined]);
   expect([spanAt(STREAM, 30, 5, FRAME), spanAt(STREAM, 30, 25, FRAME), spanAt(STREAM, 108, 25, FRAME)]).toEqual([
     STREAM.spans[0],
     undefined,
     STREAM.spans[1],
   ]);
-  expect(busy(STREAM, 0, 100)).toEqual([0.5, 0.1]);
+  expect(busyShares(STREAM, 0, 100)).toEqual([0.5, 0.1]);
 });
 
 test("what this token is not told is work of a name of its own, and no small job of a kind", () => {
@@ -107,12 +109,12 @@ test("what this token is not told is work of a name of its own, and no small job
     { lane: 0, job_id: null, type: "collatz", start: 40, end: 50, open: false },
   ];
   const stream = { ...STREAM, spans } as unknown as Stream;
-  expect(worksOf(stream, 0, 100)).toEqual([
-    { job: "", kind: UNTOLD, share: 0.75 },
+  expect(sumWork(stream, 0, 100)).toEqual([
+    { job: "", kind: HIDDEN_WORK, share: 0.75 },
     { job: "", kind: "collatz", share: 0.25 },
   ]);
-  expect(runsOf(stream, 100).map(({ kind }) => kind)).toEqual([UNTOLD, "collatz"]);
-  expect(busy(stream, 0, 100)[0], "the lane is not drawn idle").toBe(0.4);
+  expect(findRuns(stream, 100).map(({ kind }) => kind)).toEqual([HIDDEN_WORK, "collatz"]);
+  expect(busyShares(stream, 0, 100)[0], "the lane is not drawn idle").toBe(0.4);
 });
 
 const CPU = { device: "cpu", live: true } as const;
@@ -120,18 +122,18 @@ const GPU = { device: "gpu", live: true } as const;
 const LOST = { device: "cpu", live: false } as const;
 
 test("live and desired workers are counted by device; a device that nobody has or needs is left out", () => {
-  expect(counts([CPU, LOST, CPU], { cpu: 5, gpu: 0 })).toEqual([{ device: "cpu", live: 2, desired: 5 }]);
-  expect(counts([], { cpu: 1, gpu: 0 })).toEqual([{ device: "cpu", live: 0, desired: 1 }]);
-  expect(counts([CPU, GPU], { cpu: 1, gpu: 0 })).toEqual([
+  expect(countWorkers([CPU, LOST, CPU], { cpu: 5, gpu: 0 })).toEqual([{ device: "cpu", live: 2, desired: 5 }]);
+  expect(countWorkers([], { cpu: 1, gpu: 0 })).toEqual([{ device: "cpu", live: 0, desired: 1 }]);
+  expect(countWorkers([CPU, GPU], { cpu: 1, gpu: 0 })).toEqual([
     { device: "cpu", live: 1, desired: 1 },
     { device: "gpu", live: 1, desired: 0 },
   ]);
-  expect(counts([CPU], {})).toEqual([{ device: "cpu", live: 1, desired: undefined }]);
+  expect(countWorkers([CPU], {})).toEqual([{ device: "cpu", live: 1, desired: undefined }]);
 });
 
 test("desired workers are one number on a cluster of CPUs, and none while nobody counts", () => {
-  expect(desiredText(counts([CPU], { cpu: 5, gpu: 0 }))).toBe("5");
-  expect(desiredText(counts([CPU, GPU], { cpu: 5, gpu: 1 }))).toBe("5 CPU, 1 GPU");
-  expect(desiredText(counts([], { cpu: 0, gpu: 1 }))).toBe("1 GPU");
-  expect(desiredText(counts([CPU], {}))).toBe("");
+  expect(describeDesired(countWorkers([CPU], { cpu: 5, gpu: 0 }))).toBe("5");
+  expect(describeDesired(countWorkers([CPU, GPU], { cpu: 5, gpu: 1 }))).toBe("5 CPU, 1 GPU");
+  expect(describeDesired(countWorkers([], { cpu: 0, gpu: 1 }))).toBe("1 GPU");
+  expect(describeDesired(countWorkers([CPU], {}))).toBe("");
 });

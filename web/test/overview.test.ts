@@ -1,11 +1,19 @@
 import { expect, test } from "vitest";
 import type { History, Stream, Worker } from "../src/lib/api";
 import type { LiveEvent } from "../src/lib/fleet";
-import { happenings } from "../src/pages/cluster/model/happenings";
-import { lines, named } from "../src/pages/cluster/model/lines";
-import { lineOf, parametersOf } from "../src/pages/cluster/model/sample";
-import { busy, edges, knownUntil, placed, runsOf, spanAt, worksOf } from "../src/pages/cluster/model/spans";
-import { workersText } from "../src/pages/cluster/model/workers";
+import { summarizeEvents } from "../src/pages/cluster/model/event-summaries";
+import { createLines, middleNames } from "../src/pages/cluster/model/lines";
+import { formatCommand, parseParameters } from "../src/pages/cluster/model/sample";
+import {
+  busyShares,
+  spanEdges,
+  laneKnownUntil,
+  assignPositions,
+  findRuns,
+  spanAt,
+  sumWork,
+} from "../src/pages/cluster/model/spans";
+import { describeWorkers } from "../src/pages/cluster/model/workers";
 
 type Row = [lane: number, job: string | null, start: number, end: number, open?: boolean];
 
@@ -31,25 +39,25 @@ function stream(...rows: Row[]): Stream {
 test("what a lane computes is known up to now while answers come and its worker beats, and no further", () => {
   const shown = stream([0, "a", 20, 70], [1, "b", 90, 100, true]);
   const frame = { left: 10, top: 0, width: 100, lane: 20, from: 0, to: 100 };
-  expect(knownUntil(shown, 103)).toEqual([103, 92]);
-  expect(knownUntil(shown, 140), "the answer is 40 s old").toEqual([100, 92]);
-  expect(knownUntil(shown, 103, false), "the cluster is away").toEqual([100, 92]);
+  expect(laneKnownUntil(shown, 103)).toEqual([103, 92]);
+  expect(laneKnownUntil(shown, 140), "the answer is 40 s old").toEqual([100, 92]);
+  expect(laneKnownUntil(shown, 103, false), "the cluster is away").toEqual([100, 92]);
   // After the last known time, lanes are neither drawn nor counted as busy.
-  expect(edges(shown.spans[1]!, frame, 92)).toEqual([100, 102]);
-  expect(busy(shown, 0, 100, [100, 92])).toEqual([0.5, 0.02]);
+  expect(spanEdges(shown.spans[1]!, frame, 92)).toEqual([100, 102]);
+  expect(busyShares(shown, 0, 100, [100, 92])).toEqual([0.5, 0.02]);
   expect(spanAt(shown, 108, 25, frame, [100, 92])).toBeUndefined();
 });
 
 test("a job keeps its place in the palette while it is shown; a new one takes the first that is free", () => {
-  const first = placed(stream([0, "a", 1, 5], [1, "b", 2, 5], [0, null, 5, 9]), new Map());
+  const first = assignPositions(stream([0, "a", 1, 5], [1, "b", 2, 5], [0, null, 5, 9]), new Map());
   expect(Object.fromEntries(first)).toEqual({ a: 0, b: 1 });
-  const then = placed(stream([0, "d", 9, 10], [1, "b", 2, 10], [0, "c", 6, 9]), first);
+  const then = assignPositions(stream([0, "d", 9, 10], [1, "b", 2, 10], [0, "c", 6, 9]), first);
   expect(Object.fromEntries(then)).toEqual({ b: 1, c: 0, d: 2 });
 });
 
 test("jobs of a stream are told with their share of the lanes' time, small ones of a kind together", () => {
   const shown = stream([0, "a", 0, 30], [1, null, 0, 5], [1, null, 10, 15], [1, "b", 20, 80]);
-  expect(worksOf(shown, 0, 100).map(({ job, share }) => [job, share])).toEqual([
+  expect(sumWork(shown, 0, 100).map(({ job, share }) => [job, share])).toEqual([
     ["b", 0.6],
     ["a", 0.3],
     ["", 0.1],
@@ -58,7 +66,7 @@ test("jobs of a stream are told with their share of the lanes' time, small ones 
 
 test("a job's name is written once over pieces that follow each other", () => {
   const shown = stream([0, "a", 0, 30], [0, "a", 30.5, 60], [0, "b", 60, 70], [0, "a", 71, 80], [1, "a", 80, 90]);
-  expect(runsOf(shown, 100).map(({ job, start, end }) => [job, start, end])).toEqual([
+  expect(findRuns(shown, 100).map(({ job, start, end }) => [job, start, end])).toEqual([
     ["a", 0, 60],
     ["b", 60, 70],
     ["a", 71, 80],
@@ -78,15 +86,15 @@ test("what happened is one line a job, with how long it waited and ran", () => {
     { id: "", worker: "w", type: "worker", state: "lost", time: 4000 },
     event("failed", 8000, { error: "no luck" }),
   ];
-  expect(happenings(events, 9).map(({ name, text }) => [name, text])).toEqual([
+  expect(summarizeEvents(events, 9).map(({ name, text }) => [name, text])).toEqual([
     ["j", "failed: no luck, waited 2.0\u202fs, ran 5.0\u202fs"],
     ["w", "lost"],
     ["k", "queued"],
   ]);
-  expect(happenings(events, 1).map(({ name }) => name)).toEqual(["j"]);
+  expect(summarizeEvents(events, 1).map(({ name }) => name)).toEqual(["j"]);
   // After a retry, the times belong to the new attempt.
   const again = [...events, event("queued", 9000), event("running", 9500), event("done", 10_000)];
-  expect(happenings(again, 1)[0]?.text).toBe("done, waited 500\u202fms, ran 500\u202fms");
+  expect(summarizeEvents(again, 1)[0]?.text).toBe("done, waited 500\u202fms, ran 500\u202fms");
 });
 
 function history(series: Record<string, (number | null)[]>): History {
@@ -99,35 +107,35 @@ function many(value: number): Record<string, (number | null)[]> {
 }
 
 test("the queue that waits has a line of its own, and only the smallest are summed", () => {
-  expect(lines(history({ ...many(0), "queue.z": [0, 7] }), "queue.", "", false)).toEqual([
+  expect(createLines(history({ ...many(0), "queue.z": [0, 7] }), "queue.", "", false)).toEqual([
     { label: "z", values: [0, 7] },
   ]);
-  const shown = lines(history({ ...many(1), "queue.z": [0, 7] }), "queue.");
+  const shown = createLines(history({ ...many(1), "queue.z": [0, 7] }), "queue.");
   expect(shown.map(({ label }) => label)).toEqual(["a0", "a1", "a2", "a3", "a4", "z", "4 more, summed"]);
   expect(shown.at(-1)?.values).toEqual([4, null]);
-  expect(named(history({ "host.x.cpu": [1], "host.x.memory": [1] }), "host.", ".cpu")).toEqual(["x"]);
+  expect(middleNames(history({ "host.x.cpu": [1], "host.x.memory": [1] }), "host.", ".cpu")).toEqual(["x"]);
 });
 
 test("workers that take no work are not counted as if they did", () => {
   const worker = (state: string, more: object = {}) => ({ state, live: true, draining: false, ...more }) as Worker;
   const gone = (state: string) => worker(state, { live: false });
-  expect(workersText([worker("drained", { draining: true })], null)).toBe("0 of 1, 1 drained");
-  expect(workersText([worker("busy"), worker("idle")], null)).toBe("2");
-  expect(workersText([worker("busy"), gone("lost"), gone("stopped")], 3)).toBe("1 of 3, 1 lost");
-  expect(workersText([worker("busy", { draining: true }), worker("starting")], null)).toBe(
+  expect(describeWorkers([worker("drained", { draining: true })], null)).toBe("0 of 1, 1 drained");
+  expect(describeWorkers([worker("busy"), worker("idle")], null)).toBe("2");
+  expect(describeWorkers([worker("busy"), gone("lost"), gone("stopped")], 3)).toBe("1 of 3, 1 lost");
+  expect(describeWorkers([worker("busy", { draining: true }), worker("starting")], null)).toBe(
     "0 of 2, 1 starting, 1 draining",
   );
-  expect(workersText([worker("drained", { cordoned: "its disk is full" })], null)).toBe("0 of 1, 1 cordoned");
+  expect(describeWorkers([worker("drained", { cordoned: "its disk is full" })], null)).toBe("0 of 1, 1 cordoned");
 });
 
 test("the line of a shell submits what the button submits", () => {
-  expect(lineOf("sum", { number_count: 10, note: "it's" })).toBe(
+  expect(formatCommand("sum", { number_count: 10, note: "it's" })).toBe(
     "cluster submit sum --number-count 10 --note 'it'\\''s'",
   );
   const line = "cluster submit sum --cores 1,2,4 --number-count 10 --wait";
-  expect(parametersOf(line)).toEqual({ cores: [1, 2, 4], number_count: 10 });
-  expect(`${lineOf("sum", parametersOf(line))} --wait`).toBe(line);
-  expect(lineOf("run", { count: 2, command: ["sh", "-c", "echo {unit}; sleep 1"] })).toBe(
+  expect(parseParameters(line)).toEqual({ cores: [1, 2, 4], number_count: 10 });
+  expect(`${formatCommand("sum", parseParameters(line))} --wait`).toBe(line);
+  expect(formatCommand("run", { count: 2, command: ["sh", "-c", "echo {unit}; sleep 1"] })).toBe(
     "cluster submit run --count 2 -- sh -c 'echo {unit}; sleep 1'",
   );
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { freeName, ownShare, recordingsOf } from "../src/pages/cluster/model/profiles";
-import { analysis, pieces } from "../src/pages/cluster/model/recording";
+import { unusedName, profilerShare, parseManifest } from "../src/pages/cluster/model/profiles";
+import { analyzeRecordings, parseRecording } from "../src/pages/cluster/model/recording";
 
 const HEAD = { profile: 1, id: "a", host: "one", hz: 10, cores: 4, devices: ["host:one"], wall: 1000, offset: 0.5 };
 
@@ -14,7 +14,7 @@ function busy(share: number, count = 101): object[] {
 }
 
 test("use is the growth of core-seconds over time and cores", () => {
-  const found = analysis(pieces(text(HEAD, busy(0.25))));
+  const found = analyzeRecordings(parseRecording(text(HEAD, busy(0.25))));
   expect(found?.devices.map(({ title, samples }) => [title, samples])).toEqual([["one", 101]]);
   const [one] = found?.devices ?? [];
   expect(one?.line.length).toBe(20);
@@ -27,14 +27,14 @@ test("use is the growth of core-seconds over time and cores", () => {
 test("a figure that is left out is as before, and a line that was cut off is none", () => {
   const samples = busy(0.5).map((each, place) => (place % 2 ? { t: place / 10 } : each));
   const cut = `${text(HEAD, samples)}{"t": 10.1, "cp`;
-  const [one] = analysis(pieces(cut))?.devices ?? [];
+  const [one] = analyzeRecordings(parseRecording(cut))?.devices ?? [];
   expect(one?.samples).toBe(101);
   expect(one?.mean).toBeCloseTo(0.5, 1);
 });
 
 test("a hole between samples is not known, and a second recording goes on behind it", () => {
   const later = { ...HEAD, wall: 1020 };
-  const found = analysis([...pieces(text(HEAD, busy(1))), ...pieces(text(later, busy(0)))]);
+  const found = analyzeRecordings([...parseRecording(text(HEAD, busy(1))), ...parseRecording(text(later, busy(0)))]);
   expect(found?.devices.length).toBe(1);
   const line = found?.devices[0]?.line ?? [];
   expect(line.length).toBe(60);
@@ -45,7 +45,7 @@ test("a hole between samples is not known, and a second recording goes on behind
 test("GPUs have their own figures, and watts become joules", () => {
   const head = { ...HEAD, gpus: [{ uuid: "GPU-1", index: 0, name: "A GPU" }] };
   const samples = busy(0).map((each, place) => ({ ...each, gpus: place === 0 ? { "GPU-1": { u: 0.5, w: 100 } } : {} }));
-  const [gpu, host] = analysis(pieces(text(head, samples)))?.devices ?? [];
+  const [gpu, host] = analyzeRecordings(parseRecording(text(head, samples)))?.devices ?? [];
   expect([gpu?.title, gpu?.mean, gpu?.watts]).toEqual(["one GPU 0", 0.5, 100]);
   expect(gpu?.joules).toBeCloseTo(1000, 6);
   expect(host?.joules).toBeNull();
@@ -53,23 +53,23 @@ test("GPUs have their own figures, and watts become joules", () => {
 
 test.each(["", "{}", "no JSON", '{"profile": 2}', '{"profile": 1}', '{"profile": 1}\n{"t": "x"}\n[]\nnull'])(
   "%j is no recording with samples",
-  (content) => expect(analysis(pieces(content))).toBeUndefined(),
+  (content) => expect(analyzeRecordings(parseRecording(content))).toBeUndefined(),
 );
 
 test("of a manifest the recordings are taken, and nothing else", () => {
   const lines = ['{"artifact":1}', '["d","x"]', '["f","profile.json",3,"aa"]', '["f","w-1.1.jsonl.gz",9,"bb"]', ""];
-  expect(recordingsOf(lines.join("\n"))).toEqual([{ path: "w-1.1.jsonl.gz", sha: "bb" }]);
+  expect(parseManifest(lines.join("\n"))).toEqual([{ path: "w-1.1.jsonl.gz", sha: "bb" }]);
 });
 
 test("a name that is free is by the hour", () => {
   const at = new Date(2026, 10, 3, 7, 5);
-  expect(freeName([], at)).toBe("p-1103-0705");
-  expect(freeName(["p-1103-0705", "p-1103-0705-2"], at)).toBe("p-1103-0705-3");
+  expect(unusedName([], at)).toBe("p-1103-0705");
+  expect(unusedName(["p-1103-0705", "p-1103-0705-2"], at)).toBe("p-1103-0705-3");
 });
 
 test("the share that sampling took is of one core, over all recordings", () => {
-  expect(ownShare([])).toBe("");
-  const own = ownShare([
+  expect(profilerShare([])).toBe("");
+  const own = profilerShare([
     { cpu_seconds: 0.1, seconds: 10 },
     { cpu_seconds: 0.3, seconds: 10 },
   ]);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { byJob, gpuTexts, offered, runnersOf } from "../src/pages/cluster/model/runners";
-import { counts, desiredText, titleOf } from "../src/pages/cluster/model/counts";
+import { groupUnitsByJob, describeGpus, listResources, filterRunners } from "../src/pages/cluster/model/runners";
+import { countWorkers, describeDesired, deviceTitle } from "../src/pages/cluster/model/counts";
 import { formatCurl, createDraft, createSubmission } from "../src/lib/submission";
 import { typedParameters, summarizeJob, explainWait, jobWorkflowAddress } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
@@ -133,20 +133,27 @@ const RUNNER = {
 } as unknown as Worker;
 
 test("runners say what they offer, and leave out what they do not tell", () => {
-  expect(offered(RUNNER).map(([name]) => name)).toEqual(["slots", "CPUs", "memory", "GPUs", "labels", "isolation"]);
-  expect(Object.fromEntries(offered(RUNNER))).toMatchObject({
+  expect(listResources(RUNNER).map(([name]) => name)).toEqual([
+    "slots",
+    "CPUs",
+    "memory",
+    "GPUs",
+    "labels",
+    "isolation",
+  ]);
+  expect(Object.fromEntries(listResources(RUNNER))).toMatchObject({
     slots: "3 of 8 busy",
     memory: "64\u202fGiB",
     GPUs: "none",
   });
   const { offer: _offer, isolation: _isolation, ...silent } = RUNNER;
-  expect(offered({ ...silent, live: false })).toEqual([["slots", "8"]]);
-  expect(runnersOf([RUNNER, { ...RUNNER, device: "cpu" }] as Worker[])).toHaveLength(1);
+  expect(listResources({ ...silent, live: false })).toEqual([["slots", "8"]]);
+  expect(filterRunners([RUNNER, { ...RUNNER, device: "cpu" }] as Worker[])).toHaveLength(1);
 });
 
 test("equal GPUs are told once", () => {
   const gpu = { name: "X", memory_mib: 1024, compute_capability: "9.0" };
-  expect(gpuTexts([gpu, { memory_mib: 2048, compute_capability: "" }, gpu])).toEqual([
+  expect(describeGpus([gpu, { memory_mib: 2048, compute_capability: "" }, gpu])).toEqual([
     "2\u202f×\u202fX, 1\u202fGiB, compute 9.0",
     "GPU, 2\u202fGiB",
   ]);
@@ -154,7 +161,7 @@ test("equal GPUs are told once", () => {
 
 test("what runs is told by job", () => {
   expect(
-    byJob([
+    groupUnitsByJob([
       ["a", 5],
       ["b", 1],
       ["a", 3],
@@ -164,11 +171,11 @@ test("what runs is told by job", () => {
     ["a", "units 3, 4 and 5"],
     ["b", "unit 1"],
   ]);
-  expect(byJob(undefined)).toEqual([]);
+  expect(groupUnitsByJob(undefined)).toEqual([]);
 });
 
 test("runners are counted by their own name", () => {
-  const all = counts([RUNNER, { device: "cpu", live: true }], { cpu: 2, runner: 1 });
-  expect(desiredText(all)).toBe("2 CPU, 1 runner");
-  expect([titleOf("runner"), titleOf("gpu")]).toEqual(["Runners", "GPU workers"]);
+  const all = countWorkers([RUNNER, { device: "cpu", live: true }], { cpu: 2, runner: 1 });
+  expect(describeDesired(all)).toBe("2 CPU, 1 runner");
+  expect([deviceTitle("runner"), deviceTitle("gpu")]).toEqual(["Runners", "GPU workers"]);
 });

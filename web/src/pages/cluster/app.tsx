@@ -8,20 +8,20 @@ import { Button } from "../../ui/button";
 import { lazy } from "../../ui/lazy";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
-import { perform } from "./model/acts";
-import { firing } from "./model/silence";
-import { focusRow, Jobs, meant, focused, moveRow } from "./jobs";
+import { performAction } from "./model/job-actions";
+import { countFiring } from "./model/alert-silences";
+import { focusRow, Jobs, targetJob, focusedJob, moveRow } from "./jobs";
 import { Overview } from "./overview";
 import {
-  asksOnly,
+  canOnlyInfer,
   closeForm,
-  compose,
+  openForm,
   draft,
   fleet,
-  go,
-  open,
-  paused,
-  select,
+  openTab,
+  openJob,
+  isPaused,
+  selectJob,
   state,
   tab,
   togglePause,
@@ -47,50 +47,50 @@ const PANELS: Record<TabName, () => preact.JSX.Element> = {
   monitoring: () => <Monitoring />,
 };
 
-function toJobs(then: () => void): void {
+function goToJobs(action: () => void): void {
   if (tab.peek() === "jobs") {
-    then();
+    action();
     return;
   }
-  go("jobs");
-  requestAnimationFrame(() => requestAnimationFrame(then));
+  openTab("jobs");
+  requestAnimationFrame(() => requestAnimationFrame(action));
 }
 
-function act(verb: "cancel" | "retry"): void {
-  const id = meant();
-  if (id) void perform(verb, [id]);
+function performOnJob(verb: "cancel" | "retry"): void {
+  const id = targetJob();
+  if (id) void performAction(verb, [id]);
 }
 
-const KEYS: Shortcuts = {
-  "g o": { text: "overview", run: () => go("overview") },
-  "g g": { text: "GPUs", run: () => go("gpus") },
-  "g h": { text: "hosts", run: () => go("hosts") },
-  "g w": { text: "workers", run: () => go("workers") },
-  "g j": { text: "jobs", run: () => go("jobs") },
-  "g f": { text: "workflows", run: () => go("workflows") },
-  "g s": { text: "services", run: () => go("services") },
-  "g m": { text: "monitoring", run: () => go("monitoring") },
-  j: { text: "next job", run: () => toJobs(() => moveRow(1)) },
-  k: { text: "previous job", run: () => toJobs(() => moveRow(-1)) },
-  Enter: { text: "open the row's job", run: () => focused() && open(focused() ?? "") },
-  x: { text: "select the row's job, or deselect it", run: () => ((id) => id && select(id))(focused()) },
-  c: { text: "cancel the job, after a confirmation", run: () => act("cancel") },
-  r: { text: "retry the job", run: () => act("retry") },
-  n: { text: "new job", run: () => compose() },
-  "/": { text: "filter the jobs", run: () => toJobs(() => document.getElementById("filter")?.focus()) },
+const SHORTCUTS: Shortcuts = {
+  "g o": { text: "overview", run: () => openTab("overview") },
+  "g g": { text: "GPUs", run: () => openTab("gpus") },
+  "g h": { text: "hosts", run: () => openTab("hosts") },
+  "g w": { text: "workers", run: () => openTab("workers") },
+  "g j": { text: "jobs", run: () => openTab("jobs") },
+  "g f": { text: "workflows", run: () => openTab("workflows") },
+  "g s": { text: "services", run: () => openTab("services") },
+  "g m": { text: "monitoring", run: () => openTab("monitoring") },
+  j: { text: "next job", run: () => goToJobs(() => moveRow(1)) },
+  k: { text: "previous job", run: () => goToJobs(() => moveRow(-1)) },
+  Enter: { text: "open the row's job", run: () => focusedJob() && openJob(focusedJob() ?? "") },
+  x: { text: "select the row's job, or deselect it", run: () => ((id) => id && selectJob(id))(focusedJob()) },
+  c: { text: "cancel the job, after a confirmation", run: () => performOnJob("cancel") },
+  r: { text: "retry the job", run: () => performOnJob("retry") },
+  n: { text: "new job", run: () => openForm() },
+  "/": { text: "filter the jobs", run: () => goToJobs(() => document.getElementById("filter")?.focus()) },
   p: { text: "pause live updates, or resume", run: togglePause },
   Escape: {
     text: "close the open panel",
-    run: () => (draft.peek() ? closeForm() : state.job.peek() ? open("") : focusRow(0)),
+    run: () => (draft.peek() ? closeForm() : state.job.peek() ? openJob("") : focusRow(0)),
   },
 };
 
 export function ClusterPage() {
-  useLayoutEffect(() => bindShortcuts(KEYS), []);
+  useLayoutEffect(() => bindShortcuts(SHORTCUTS), []);
   useEffect(
     () =>
       effect(() => {
-        const count = firing(fleet.value.alerts);
+        const count = countFiring(fleet.value.alerts);
         document.title =
           `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster ` +
           `- Threads Cluster`;
@@ -98,8 +98,8 @@ export function ClusterPage() {
     [],
   );
   const { gpus, workers, alerts, status } = fleet.value;
-  const at = asksOnly.value ? "services" : tab.value;
-  const Shown = PANELS[at];
+  const at = canOnlyInfer.value ? "services" : tab.value;
+  const CurrentPanel = PANELS[at];
   const running = status ? (status.jobs.running ?? 0) + (status.jobs.queued ?? 0) : 0;
   return (
     <Page current="cluster">
@@ -109,7 +109,7 @@ export function ClusterPage() {
           <Tabs
             label="Parts of the cluster"
             current={at}
-            onChange={(id) => go(id as TabName)}
+            onChange={(id) => openTab(id as TabName)}
             tabs={[
               { id: "overview", title: "Overview" },
               { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
@@ -121,27 +121,27 @@ export function ClusterPage() {
               {
                 id: "monitoring",
                 title: "Monitoring",
-                note: firing(alerts) ? (
+                note: countFiring(alerts) ? (
                   <span class="bad">
-                    {firing(alerts)}
+                    {countFiring(alerts)}
                     <span class="roomy"> firing</span>
                   </span>
                 ) : (
                   ""
                 ),
               },
-            ].filter(({ id }) => id === at || !asksOnly.value)}
+            ].filter(({ id }) => id === at || !canOnlyInfer.value)}
           />
         </div>
-        {paused.value && <Button onClick={togglePause}>Paused: resume</Button>}
-        {at !== "jobs" && !asksOnly.value && (
-          <Button class="new" onClick={() => compose()}>
+        {isPaused.value && <Button onClick={togglePause}>Paused: resume</Button>}
+        {at !== "jobs" && !canOnlyInfer.value && (
+          <Button class="new" onClick={() => openForm()}>
             New job
           </Button>
         )}
       </div>
       <Panel id={at}>
-        <Shown />
+        <CurrentPanel />
       </Panel>
       {draft.value && <SubmitDialog />}
     </Page>

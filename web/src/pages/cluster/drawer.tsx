@@ -19,18 +19,18 @@ import { Progress } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { numberColumn, LoadingRows, Table, type Column } from "../../ui/table";
 import { showToast } from "../../ui/toast";
-import { allowed, perform, type Act } from "./model/acts";
-import { eventsOf } from "./model/events";
+import { allowedActions, performAction, type JobAction } from "./model/job-actions";
+import { followJobEvents } from "./model/events";
 import { JobState } from "./job-state";
-import { said } from "./model/happenings";
+import { describeEvent } from "./model/event-summaries";
 import { Outline } from "../../ui/outline";
-import { compose, open } from "./model/state";
+import { openForm, openJob } from "./model/state";
 import { ErrorMessage } from "../../ui/error-message";
 
 /** Maximum number of jobs listed per relation. */
-const MOST_RELATED = 20;
+const MAX_RELATED = 20;
 
-const ACTS: Record<Act, string> = {
+const ACTION_LABELS: Record<JobAction, string> = {
   cancel: "Cancel",
   pause: "Pause",
   resume: "Resume",
@@ -65,12 +65,12 @@ export function Drawer({ id }: { id: string }) {
         >
           Copy job ID
         </Button>
-        <Button class="plain" onClick={() => open("")}>
+        <Button class="plain" onClick={() => openJob("")}>
           Close
         </Button>
       </header>
       {job.value ? (
-        <Body job={job.value} />
+        <DrawerBody job={job.value} />
       ) : missing.value?.status === 404 ? (
         <p class="trouble" role="alert">
           {missing.value.title === "Deleted"
@@ -86,7 +86,7 @@ export function Drawer({ id }: { id: string }) {
   );
 }
 
-function Body({ job }: { job: Job }) {
+function DrawerBody({ job }: { job: Job }) {
   const page = pageOf(job.type);
   return (
     <>
@@ -115,30 +115,30 @@ function Body({ job }: { job: Job }) {
         <a class="button" href={addressOf(job.type, job.job_id)}>
           Open in {page.title}
         </a>
-        {allowed(job).map((act) => (
+        {allowedActions(job).map((act) => (
           <Button
             key={act}
             class={act === "cancel" || act === "delete" ? "danger" : ""}
-            onClick={() => void perform(act, [job.job_id])}
+            onClick={() => void performAction(act, [job.job_id])}
           >
-            {ACTS[act]}
+            {ACTION_LABELS[act]}
           </Button>
         ))}
-        <Button onClick={() => compose(createDraft(job))}>Submit again…</Button>
+        <Button onClick={() => openForm(createDraft(job))}>Submit again…</Button>
       </div>
-      <ResultPart job={job} />
+      <ResultSection job={job} />
       <Facts job={job} />
-      <Part title="Parameters">
+      <Section title="Parameters">
         <Outline value={typedParameters(job.type, job.parameters)} label="Parameters" />
-      </Part>
-      <Who job={job} />
+      </Section>
+      <JobWorkers job={job} />
       <Relations job={job} />
-      <Happened id={job.job_id} />
+      <JobEvents id={job.job_id} />
     </>
   );
 }
 
-function Part({ title, children, note }: { title: string; children: ComponentChildren; note?: ComponentChildren }) {
+function Section({ title, children, note }: { title: string; children: ComponentChildren; note?: ComponentChildren }) {
   return (
     <section class="part">
       <div class="row">
@@ -167,7 +167,7 @@ function Facts({ job }: { job: Job }) {
     ["lane time", formatSeconds(job.usage.lane_seconds)],
   ];
   return (
-    <Part title="Facts">
+    <Section title="Facts">
       <dl class="facts">
         {facts
           .filter(([, value]) => value)
@@ -178,12 +178,12 @@ function Facts({ job }: { job: Job }) {
             </dd>,
           ])}
       </dl>
-    </Part>
+    </Section>
   );
 }
 
 /** Workers that computed the job. */
-function Who({ job }: { job: Job }) {
+function JobWorkers({ job }: { job: Job }) {
   const shares = Object.entries(job.usage.workers);
   if (!shares.length) return null;
   const done = shares.reduce((sum, [, share]) => sum + share.units, 0);
@@ -195,9 +195,9 @@ function Who({ job }: { job: Job }) {
     numberColumn("leases", "leases", ([, share]) => formatInteger(share.leases)),
   ];
   return (
-    <Part title="Computed by">
+    <Section title="Computed by">
       <Table label="Workers of this job" rows={shares} rowKey={([worker]) => worker} columns={columns} />
-    </Part>
+    </Section>
   );
 }
 
@@ -220,17 +220,17 @@ function Relations({ job }: { job: Job }) {
   }, [job.job_id, job.state]);
   const about = found.value;
   return (
-    <Part title="Before and after">
+    <Section title="Before and after">
       {problem.value && (
         <ErrorMessage subject="Jobs before and after" problem={problem.value} onRetry={() => void ask()} />
       )}
       {about ? (
         <>
-          {job.root && <Others title="skipped because of" rows={[{ job_id: job.root, state: null }]} count={1} />}
-          <Others title="it waits for" rows={about.parents.filter((row) => !row.met)} />
-          <Others title="it waited for" rows={about.parents.filter((row) => row.met)} />
-          <Others title="wait for it" rows={about.children} count={about.children_count} />
-          <Others title="skipped because of it" rows={about.skipped} count={about.skipped_count} />
+          {job.root && <RelatedJobs title="skipped because of" rows={[{ job_id: job.root, state: null }]} count={1} />}
+          <RelatedJobs title="it waits for" rows={about.parents.filter((row) => !row.met)} />
+          <RelatedJobs title="it waited for" rows={about.parents.filter((row) => row.met)} />
+          <RelatedJobs title="wait for it" rows={about.children} count={about.children_count} />
+          <RelatedJobs title="skipped because of it" rows={about.skipped} count={about.skipped_count} />
           {!about.parents.length && !about.children_count && !about.skipped_count && (
             <p class="soft">It comes after no other job, and none waits for it.</p>
           )}
@@ -238,13 +238,13 @@ function Relations({ job }: { job: Job }) {
       ) : (
         <Button onClick={() => void ask()}>Show jobs before and after it</Button>
       )}
-    </Part>
+    </Section>
   );
 }
 
-function Others({ title, rows, count = rows.length }: { title: string; rows: RelatedJob[]; count?: number }) {
+function RelatedJobs({ title, rows, count = rows.length }: { title: string; rows: RelatedJob[]; count?: number }) {
   if (!count) return null;
-  const shown = rows.slice(0, MOST_RELATED);
+  const shown = rows.slice(0, MAX_RELATED);
   return (
     <>
       <p class="soft">
@@ -253,7 +253,7 @@ function Others({ title, rows, count = rows.length }: { title: string; rows: Rel
       <ul class="now">
         {shown.map((row) => (
           <li class="row" key={row.job_id}>
-            <Button class="link mono" onClick={() => open(row.job_id)}>
+            <Button class="link mono" onClick={() => openJob(row.job_id)}>
               {row.job_id}
             </Button>
             {row.state && <StateLabel state={row.state} />}
@@ -265,8 +265,8 @@ function Others({ title, rows, count = rows.length }: { title: string; rows: Rel
   );
 }
 
-function Happened({ id }: { id: string }) {
-  const history = useMemo(() => eventsOf(id), [id]);
+function JobEvents({ id }: { id: string }) {
+  const history = useMemo(() => followJobEvents(id), [id]);
   useEffect(() => history.stop, [history]);
   const list = history.list.value;
   const box = useRef<HTMLOListElement>(null);
@@ -279,7 +279,7 @@ function Happened({ id }: { id: string }) {
     stuck.current = at.scrollHeight - at.scrollTop - at.clientHeight < 24;
   };
   return (
-    <Part title="Events">
+    <Section title="Events">
       {list.length === 0 ? (
         <p class="soft">None heard yet. Small jobs keep none.</p>
       ) : (
@@ -292,7 +292,7 @@ function Happened({ id }: { id: string }) {
                 text={
                   event.type === "progress"
                     ? `${formatCompact(event.done ?? 0)} of ${formatCompact(event.total ?? 0)} units`
-                    : said(event)
+                    : describeEvent(event)
                 }
               />
               {event.worker && <span class="soft mono">{event.worker}</span>}
@@ -300,12 +300,12 @@ function Happened({ id }: { id: string }) {
           ))}
         </ol>
       )}
-    </Part>
+    </Section>
   );
 }
 
 /** The result if the job has finished, or on request the committed part. */
-function ResultPart({ job }: { job: Job }) {
+function ResultSection({ job }: { job: Job }) {
   const { shown, problem, ask } = useResult(job);
   const save = () =>
     download(
@@ -316,7 +316,7 @@ function ResultPart({ job }: { job: Job }) {
   const some = Number(job.done) > 0;
   if (!shown && !problem && job.state !== "done" && !some) return null;
   return (
-    <Part
+    <Section
       title={shown?.partial && !isEnded(job) ? `Result so far` : "Result"}
       note={shown && <Button onClick={save}>Save as JSON</Button>}
     >
@@ -329,6 +329,6 @@ function ResultPart({ job }: { job: Job }) {
       {job.state !== "done" && some && (
         <Button onClick={() => ask(true)}>{shown ? "Refresh" : "Show the result so far"}</Button>
       )}
-    </Part>
+    </Section>
   );
 }

@@ -5,22 +5,22 @@ import { formatClock } from "../../lib/format";
 import { shortId } from "../../lib/naming";
 import { TextButton } from "../../ui/button";
 import { StateLabel } from "../../ui/state";
-import { happenings, type Happening } from "./model/happenings";
-import { hasTitle, titleOfJob } from "./model/names";
-import { open, openWorkflow } from "./model/state";
+import { summarizeEvents, type EventSummary } from "./model/event-summaries";
+import { hasTitle, knownJobTitle } from "./model/names";
+import { openJob, openWorkflow } from "./model/state";
 import { Swatch } from "./swatch";
 
-const MOST_LINES = 12;
+const MAX_LINES = 12;
 
 export function Events({ list }: { list: readonly LiveEvent[] }) {
-  const newest = happenings(list, MOST_LINES);
+  const newest = summarizeEvents(list, MAX_LINES);
   if (!newest.length) return <p class="soft">Nothing has happened yet.</p>;
   return (
     <ol class="events lines">
       {newest.map((each) => (
         <li key={each.name}>
           <time class="num soft">{formatClock(each.last.time)}</time>
-          <Subject of={each} />
+          <Subject summary={each} />
           <span class="state-text" title={each.text}>
             <StateLabel state={each.last.state ?? ""} text={each.text} />
           </span>
@@ -30,11 +30,11 @@ export function Events({ list }: { list: readonly LiveEvent[] }) {
   );
 }
 
-function Subject({ of: { name, last } }: { of: Happening }) {
+function Subject({ summary: { name, last } }: { summary: EventSummary }) {
   if (last.job)
     return (
       <span class="subject">
-        <Swatch job={name} /> <TextButton onClick={() => open(name)}>{titleOfJob(name, last.kind)}</TextButton>{" "}
+        <Swatch job={name} /> <TextButton onClick={() => openJob(name)}>{knownJobTitle(name, last.kind)}</TextButton>{" "}
         {hasTitle(name) && <span class="mono soft small">{shortId(name)}</span>}
       </span>
     );

@@ -6,10 +6,10 @@ import { hasSnapshot } from "../../lib/live";
 import { Chart, type Series } from "../../ui/chart";
 import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows } from "../../ui/table";
-import { Owner, title } from "./gpu-strip";
-import { usePolled, type Polled } from "./model/polled";
+import { GpuOwner, describeGpu } from "./gpu-strip";
+import { usePolling, type PollState } from "./model/polling";
 import { fleet, state } from "./model/state";
-import { Range, REFRESH_SECONDS } from "./range";
+import { RangeField, REFRESH_SECONDS } from "./range";
 import { ErrorMessage } from "../../ui/error-message";
 
 export function Gpus() {
@@ -19,7 +19,7 @@ export function Gpus() {
   return (
     <>
       <div class="row bar-above">
-        <Range />
+        <RangeField />
       </div>
       <GpuCharts gpus={gpus} />
     </>
@@ -43,7 +43,7 @@ function NoGpus() {
 
 function GpuCharts({ gpus }: { gpus: readonly Gpu[] }) {
   const range = state.range.value;
-  const history = usePolled(`gpus ${range}`, REFRESH_SECONDS, (control) =>
+  const history = usePolling(`gpus ${range}`, REFRESH_SECONDS, (control) =>
     get<History>("/api/history", { names: "gpu.*", seconds: range, points: 300 }, control),
   );
   return (
@@ -60,23 +60,29 @@ const CHARTS: {
   name: string;
   title: string;
   format: (value: number) => string;
-  least?: (gpu: Gpu) => number;
-  binary?: boolean;
+  minTop?: (gpu: Gpu) => number;
+  isBinary?: boolean;
 }[] = [
-  { name: "utilization", title: "Utilization", format: (value) => formatPercent(value), least: () => 1 },
-  { name: "memory", title: "Memory", format: formatBytes, binary: true, least: (gpu) => gpu.memory_total_bytes ?? 0 },
-  { name: "temperature", title: "Temperature", format: (value) => `${Math.round(value)} °C`, least: () => 90 },
+  { name: "utilization", title: "Utilization", format: (value) => formatPercent(value), minTop: () => 1 },
+  {
+    name: "memory",
+    title: "Memory",
+    format: formatBytes,
+    isBinary: true,
+    minTop: (gpu) => gpu.memory_total_bytes ?? 0,
+  },
+  { name: "temperature", title: "Temperature", format: (value) => `${Math.round(value)} °C`, minTop: () => 90 },
   { name: "power", title: "Power", format: (value) => `${Math.round(value)} W` },
 ];
 
-function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
+function GpuRow({ gpu, history }: { gpu: Gpu; history: PollState<History> }) {
   return (
-    <section class="gpu" aria-label={title(gpu)}>
+    <section class="gpu" aria-label={describeGpu(gpu)}>
       <header class="row">
-        <h2>{title(gpu)}</h2>
+        <h2>{describeGpu(gpu)}</h2>
         <span class="soft">{gpu.name ?? "unknown model"}</span>
         <span class="row">
-          <Owner gpu={gpu} />
+          <GpuOwner gpu={gpu} />
         </span>
         {gpu.throttle_reasons?.length ? (
           <StateLabel state="warning" text={`slowed: ${gpu.throttle_reasons.join(", ")}`} />
@@ -89,11 +95,11 @@ function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
             title={chart.title}
             sync="cluster"
             height={96}
-            isBinary={chart.binary ?? false}
+            isBinary={chart.isBinary ?? false}
             format={chart.format}
-            minTop={chart.least?.(gpu) ?? 0}
+            minTop={chart.minTop?.(gpu) ?? 0}
             times={history.value?.times ?? []}
-            series={series(history.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)}
+            series={createSeries(history.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)}
           />
         ))}
       </div>
@@ -102,7 +108,7 @@ function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
 }
 
 /** Return one measurement of the history as a line with its range. */
-export function series(history: History | undefined, name: string, label: string): Series[] {
+export function createSeries(history: History | undefined, name: string, label: string): Series[] {
   const bins = history?.series[name];
   return bins ? [{ label, values: bins.mean, low: bins.min, high: bins.max }] : [];
 }

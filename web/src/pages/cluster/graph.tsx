@@ -32,14 +32,21 @@ import { Button } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { state } from "./model/state";
-import type { Drawn, WorkflowView } from "./model/workflow-view";
-import { commonName, tallied, inWords, secondsOf, waitsFor, type Structure } from "./model/workflows";
+import type { GraphLayout, WorkflowView } from "./model/workflow-view";
+import {
+  commonName,
+  countStates,
+  describeCounts,
+  actionSeconds,
+  allDependencies,
+  type Structure,
+} from "./model/workflows";
 
-const HANDS = matchMedia("(hover: none)").matches
+const POINTER_HINT = matchMedia("(hover: none)").matches
   ? "Drag to move, pinch to zoom, tap an action to open it."
   : "Drag to move, turn the wheel to zoom, click an action to open it.";
 
-const LOOKS: Record<string, readonly [StateSymbol, string]> = {
+const STYLES: Record<string, readonly [StateSymbol, string]> = {
   waiting: ["dashed", "line-strong"],
   approval: ["triangle", "warn"],
   blocked: ["dashed", "line-strong"],
@@ -54,63 +61,69 @@ const LOOKS: Record<string, readonly [StateSymbol, string]> = {
   cancelled: ["bar", "ink-soft"],
 };
 
-function lookOf(name: string): StateStyle {
-  const [sign, color] = LOOKS[name] ?? ["hollow", "ink-soft"];
-  return { symbol: sign, color: token(color) };
+function stateStyle(name: string): StateStyle {
+  const [symbol, color] = STYLES[name] ?? ["hollow", "ink-soft"];
+  return { symbol, color: token(color) };
 }
 
 /** Select an action; an empty ID clears the selection. */
-export function chooseAction(id: string): void {
+export function selectAction(id: string): void {
   state.action.value = id;
   state.commit();
 }
 
 interface Props {
   view: WorkflowView;
-  shown: Workflow;
+  workflow: Workflow;
   structure: Structure;
-  drawn: Drawn;
+  graphLayout: GraphLayout;
 }
 
-export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
-  const at = useSignal<View | undefined>(undefined);
-  const cursor = useSignal<number | undefined>(undefined);
-  const place = useRef<HTMLDivElement>(null);
-  const size = () => ({ width: place.current?.clientWidth ?? 0, height: place.current?.clientHeight ?? 0 });
-  const { layout, boxes } = drawn;
-  const looks = useComputed(() => looksOf(workflow));
+export function GraphView({ view: workflowView, workflow, structure, graphLayout }: Props) {
+  const view = useSignal<View | undefined>(undefined);
+  const focusedBox = useSignal<number | undefined>(undefined);
+  const container = useRef<HTMLDivElement>(null);
+  const size = () => ({ width: container.current?.clientWidth ?? 0, height: container.current?.clientHeight ?? 0 });
+  const { layout, boxes } = graphLayout;
+  const contents = useComputed(() => createBoxContents(workflowView));
   const canvas = useCanvas((context, width, height) => {
-    const now = workflow.drawn.value;
-    const seen = at.value;
-    if (now && seen && looks.value.length === now.boxes.members.length)
-      drawGraph(context, drawingOf(workflow, now, looks.value, cursor.value, moving.value), seen, { width, height });
+    const currentLayout = workflowView.graphLayout.value;
+    const currentView = view.value;
+    if (currentLayout && currentView && contents.value.length === currentLayout.boxes.members.length)
+      drawGraph(
+        context,
+        createDrawing(workflowView, currentLayout, contents.value, focusedBox.value, isMoving.value),
+        currentView,
+        { width, height },
+      );
   });
-  const moving = useSignal(false);
-  const see = useFrames((next: View) => (at.value = next), moving);
-  const fit = () => see(fitView(layout, size()));
-  const show = (box: number) => see(revealBox(readable(see.latest() ?? fitView(layout, size())), layout, box, size()));
+  const isMoving = useSignal(false);
+  const setView = useFrames((next: View) => (view.value = next), isMoving);
+  const fit = () => setView(fitView(layout, size()));
+  const showBox = (box: number) =>
+    setView(revealBox(toReadableScale(setView.latest() ?? fitView(layout, size())), layout, box, size()));
   // Reset the view when the graph appears, is folded or grows.
   useLayoutEffect(() => {
-    at.value = initialView(layout, boxes.boxOfVertex[ofInterest(shown) ?? -1], size());
-    see.forget();
-    cursor.value = undefined;
+    view.value = initialView(layout, boxes.boxOfVertex[mostUrgentUnfinished(workflow) ?? -1], size());
+    setView.forget();
+    focusedBox.value = undefined;
   }, [layout]);
-  useHands(place, see, () => at.peek(), layout);
-  const boxOfAction = (id: string) => boxes.boxOfVertex[structure.place.get(id) ?? -1];
+  usePointer(container, setView, () => view.peek(), layout);
+  const boxOfAction = (id: string) => boxes.boxOfVertex[structure.vertexOf.get(id) ?? -1];
   // Show the action that the URL or the list selects.
   useEffect(() => {
     const box = boxOfAction(state.action.value);
-    if (box !== undefined && box !== cursor.peek()) show(box);
+    if (box !== undefined && box !== focusedBox.peek()) showBox(box);
   }, [state.action.value, layout]);
-  const zoom = (by: number) => {
+  const zoom = (factor: number) => {
     const { width, height } = size();
-    const now = see.latest() ?? at.peek();
-    if (now) see(zoomView(now, by, width / 2, height / 2));
+    const currentLayout = setView.latest() ?? view.peek();
+    if (currentLayout) setView(zoomView(currentLayout, factor, width / 2, height / 2));
   };
   const choose = (box: number | undefined) => {
-    cursor.value = box;
-    const vertex = box === undefined ? undefined : mostUrgent(boxes.members[box] ?? [], shown);
-    chooseAction(shown.actions[vertex ?? -1]?.action_id ?? "");
+    focusedBox.value = box;
+    const vertex = box === undefined ? undefined : mostUrgent(boxes.members[box] ?? [], workflow);
+    selectAction(workflow.actions[vertex ?? -1]?.action_id ?? "");
   };
   useLayoutEffect(
     () =>
@@ -121,57 +134,64 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
         "-": { text: "zoom out", run: () => zoom(1 / 1.4) },
         U: {
           text: "focus the graph; arrow keys follow its edges, Enter opens an action",
-          run: () => place.current?.focus(),
+          run: () => container.current?.focus(),
         },
       }),
     [layout],
   );
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const here = cursor.peek() ?? layout.rows[0]?.[0];
+    const here = focusedBox.peek() ?? layout.rows[0]?.[0];
     if (here === undefined) return;
     if (event.key === "Enter" || event.key === " ") choose(here);
     else {
       const near = { parents: boxes.graph.parents[here] ?? [], children: boxes.graph.children[here] ?? [] };
       const next =
-        cursor.peek() === undefined && event.key.startsWith("Arrow")
+        focusedBox.peek() === undefined && event.key.startsWith("Arrow")
           ? here
           : findNextBox(layout, near, here, event.key);
       if (next === undefined) return;
-      cursor.value = next;
-      show(next);
+      focusedBox.value = next;
+      showBox(next);
     }
     event.preventDefault();
   };
-  const words = cursor.value === undefined ? "" : describe(boxes.members[cursor.value] ?? [], shown);
-  const summary = `Graph of ${shown.name}: ${inWords(shown.counts, shown.total)}`;
+  const words = focusedBox.value === undefined ? "" : describeBox(boxes.members[focusedBox.value] ?? [], workflow);
+  const summary = `Graph of ${workflow.name}: ${describeCounts(workflow.counts, workflow.total)}`;
   const find = (event: MouseEvent) => {
-    const box = place.current?.getBoundingClientRect();
-    const now = at.peek();
-    return box && now ? boxAt(layout, now, event.clientX - box.left, event.clientY - box.top) : undefined;
+    const box = container.current?.getBoundingClientRect();
+    const currentLayout = view.peek();
+    return box && currentLayout
+      ? boxAt(layout, currentLayout, event.clientX - box.left, event.clientY - box.top)
+      : undefined;
   };
   return (
     <Figure
       summary={summary}
       getTable={() => ({
         head: ["action", "type", "state", "waits for"],
-        rows: shown.actions.map((each) => [each.action_id, each.action_type, each.state, waitsFor(each).join(", ")]),
+        rows: workflow.actions.map((each) => [
+          each.action_id,
+          each.action_type,
+          each.state,
+          allDependencies(each).join(", "),
+        ]),
       })}
     >
       <div
-        ref={place}
+        ref={container}
         class="graph"
         role="slider"
         tabIndex={0}
-        aria-label={`Actions of ${shown.name}`}
+        aria-label={`Actions of ${workflow.name}`}
         aria-valuemin={0}
         aria-valuemax={Math.max(0, boxes.members.length - 1)}
-        aria-valuenow={cursor.value ?? 0}
+        aria-valuenow={focusedBox.value ?? 0}
         aria-valuetext={words || summary}
-        style={{ height: `${tall(layout.height)}px` }}
+        style={{ height: `${viewHeight(layout.height)}px` }}
         onKeyDown={onKey}
-        onMouseMove={(event) => (cursor.value = find(event) ?? cursor.peek())}
-        onClick={(event) => !see.moved() && choose(find(event))}
+        onMouseMove={(event) => (focusedBox.value = find(event) ?? focusedBox.peek())}
+        onClick={(event) => !setView.moved() && choose(find(event))}
       >
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
@@ -187,7 +207,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
       <p class="small readout">
         {words || (
           <span class="soft">
-            {HANDS} <Folding boxes={boxes.members} />
+            {POINTER_HINT} <FoldingControls boxes={boxes.members} />
             {edgeStep(layout.edges.length) > 1 && ` One of ${edgeStep(layout.edges.length)} edges is drawn.`}
           </span>
         )}
@@ -196,7 +216,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   );
 }
 
-function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
+function FoldingControls({ boxes }: { boxes: readonly (readonly number[])[] }) {
   const folded = boxes.filter((each) => each.length > 1);
   if (!folded.length) return null;
   const held = folded.reduce((sum, each) => sum + each.length, 0);
@@ -209,17 +229,17 @@ function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
 }
 
 /** Return a view at a scale at which names are readable. */
-function readable(view: View): View {
+function toReadableScale(view: View): View {
   return view.scale >= READABLE_SCALE ? view : { ...view, scale: READABLE_SCALE };
 }
 
 /** Return the height in pixels for a drawing, limited by its size and the window. */
-function tall(drawing: number): number {
+function viewHeight(drawing: number): number {
   return Math.max(220, Math.min(drawing + 96, Math.round(innerHeight * 0.62)));
 }
 
 /** Return the most urgent action that is unfinished or failed. */
-function ofInterest({ actions }: Workflow): number | undefined {
+function mostUrgentUnfinished({ actions }: Workflow): number | undefined {
   for (const name of ["failed", "approval", "running", "queued"]) {
     const vertex = actions.findIndex((action) => action.state === name);
     if (vertex >= 0) return vertex;
@@ -228,27 +248,27 @@ function ofInterest({ actions }: Workflow): number | undefined {
 }
 
 /** Return the most urgent of the actions in a box. */
-function mostUrgent(members: readonly number[], shown: Workflow): number {
-  const [first] = tallied(members.map((vertex) => shown.actions[vertex]?.state ?? ""))[0] ?? [];
-  return members.find((vertex) => shown.actions[vertex]?.state === first) ?? members[0] ?? 0;
+function mostUrgent(members: readonly number[], workflow: Workflow): number {
+  const [first] = countStates(members.map((vertex) => workflow.actions[vertex]?.state ?? ""))[0] ?? [];
+  return members.find((vertex) => workflow.actions[vertex]?.state === first) ?? members[0] ?? 0;
 }
 
 /** Describe a box for screen readers and for the line below the picture. */
-function describe(members: readonly number[], shown: Workflow): string {
-  const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
+function describeBox(members: readonly number[], workflow: Workflow): string {
+  const actions = members.flatMap((vertex) => workflow.actions[vertex] ?? []);
   const [first] = actions;
   if (!first) return "";
   if (actions.length > 1) {
-    const counts = tallied(actions.map((action) => action.state));
+    const counts = countStates(actions.map((action) => action.state));
     const states = counts.map(([name, count]) => `${formatInteger(count)} ${name}`).join(", ");
-    return `${formatInteger(actions.length)} alike, ${namesOf(actions)}, ${first.action_type}: ${states}`;
+    return `${formatInteger(actions.length)} alike, ${describeNames(actions)}, ${first.action_type}: ${states}`;
   }
-  const names = waitsFor(first);
+  const names = allDependencies(first);
   const waits = names.length > 4 ? `${formatInteger(names.length)} actions` : names.join(", ");
   return [
     `${first.action_id}, ${first.action_type}: ${first.state}`,
     first.progress !== null && !first.ended && formatPercent(first.progress),
-    formatSeconds(secondsOf(first, clusterTime(Date.now()))),
+    formatSeconds(actionSeconds(first, clusterTime(Date.now()))),
     waits && `after ${waits}`,
     first.error,
   ]
@@ -258,15 +278,15 @@ function describe(members: readonly number[], shown: Workflow): string {
 
 // -- appearance -------------------------------------------------------------------------------------------------------
 
-function looksOf({ answer, drawn }: WorkflowView): BoxContent[] {
+function createBoxContents({ workflow: answer, graphLayout: drawn }: WorkflowView): BoxContent[] {
   const [shown, now] = [answer.value, drawn.value];
   if (!shown || !now || shown.actions.length !== now.boxes.boxOfVertex.length) return [];
-  return now.boxes.members.map((members) => boxLook(members.flatMap((vertex) => shown.actions[vertex] ?? [])));
+  return now.boxes.members.map((members) => createBoxContent(members.flatMap((vertex) => shown.actions[vertex] ?? [])));
 }
 
-function boxLook(actions: readonly Action[]): BoxContent {
-  const counts = tallied(actions.map((action) => action.state));
-  const look = lookOf(counts[0]?.[0] ?? "");
+function createBoxContent(actions: readonly Action[]): BoxContent {
+  const counts = countStates(actions.map((action) => action.state));
+  const look = stateStyle(counts[0]?.[0] ?? "");
   const wanted = state.states.value;
   const faint = wanted !== "" && !actions.some((action) => action.state === wanted);
   const [first] = actions;
@@ -274,49 +294,49 @@ function boxLook(actions: readonly Action[]): BoxContent {
   if (actions.length === 1)
     return {
       title: first.action_id,
-      note: noteOf(first),
+      note: describeAction(first),
       style: look,
-      shares: progressOf(first),
+      shares: progressShares(first),
       isGroup: false,
       isFaint: faint,
     };
   return {
-    title: `${actions.length} × ${namesOf(actions)}`,
+    title: `${actions.length} × ${describeNames(actions)}`,
     note: counts.map(([name, count]) => `${count} ${name}`).join(", "),
     style: look,
-    shares: counts.toReversed().map(([name, count]) => [lookOf(name).color, count / actions.length]),
+    shares: counts.toReversed().map(([name, count]) => [stateStyle(name).color, count / actions.length]),
     isGroup: true,
     isFaint: faint,
   };
 }
 
-function namesOf(actions: readonly Action[]): string {
+function describeNames(actions: readonly Action[]): string {
   return commonName(actions.map((action) => action.action_id));
 }
 
-function noteOf(action: Action): string {
+function describeAction(action: Action): string {
   const { action_type: type, ended, items, progress, state: name } = action;
-  const took = ended && name === "done" ? formatSeconds(secondsOf(action, 0)) : "";
+  const took = ended && name === "done" ? formatSeconds(actionSeconds(action, 0)) : "";
   const far =
     !ended &&
     (items ? `${formatInteger(items.done)} of ${formatInteger(items.total)}` : progress ? formatPercent(progress) : "");
   return [type, name === "done" ? "" : name, far, took].filter(Boolean).join(", ");
 }
 
-function progressOf({ progress, ended, state: name }: Action): [string, number][] {
-  return progress && !ended ? [[lookOf(name).color, progress]] : [];
+function progressShares({ progress, ended, state: name }: Action): [string, number][] {
+  return progress && !ended ? [[stateStyle(name).color, progress]] : [];
 }
 
-function drawingOf(
-  { lit, structure }: WorkflowView,
-  { layout, boxes, loose }: Drawn,
+function createDrawing(
+  { path: lit, structure }: WorkflowView,
+  { layout, boxes, anyOutcomeEdges: loose }: GraphLayout,
   looks: readonly BoxContent[],
   cursor: number | undefined,
   moving: boolean,
 ): Drawing {
   const way = lit.value?.vertices.map((vertex) => boxes.boxOfVertex[vertex] as number) ?? [];
   const steps = new Set(way.slice(1).map((box, place) => `${way[place]} ${box}`));
-  const chosen = boxes.boxOfVertex[structure.value?.place.get(state.action.value) ?? -1];
+  const chosen = boxes.boxOfVertex[structure.value?.vertexOf.get(state.action.value) ?? -1];
   return {
     layout,
     boxes: looks,
@@ -341,7 +361,7 @@ function drawingOf(
 
 // -- interaction ------------------------------------------------------------------------------------------------------
 
-interface Frames {
+interface FrameScheduler {
   (next: View): void;
   /** Return the last requested view, which may not be drawn yet. */
   latest(): View | undefined;
@@ -352,10 +372,10 @@ interface Frames {
 }
 
 /** Time in milliseconds without a new view after which the picture is at rest. */
-const REST_MS = 140;
+const STILL_MS = 140;
 
 /** Pass on only the last view of each frame. */
-function useFrames(pass: (view: View) => void, moving: Signal<boolean>): Frames {
+function useFrames(pass: (view: View) => void, moving: Signal<boolean>): FrameScheduler {
   return useMemo(() => {
     let [frame, moved, rest] = [0, false, 0];
     let latest: View | undefined;
@@ -363,7 +383,7 @@ function useFrames(pass: (view: View) => void, moving: Signal<boolean>): Frames 
       latest = next;
       moving.value = true;
       clearTimeout(rest);
-      rest = setTimeout(() => (moving.value = false), REST_MS) as unknown as number;
+      rest = setTimeout(() => (moving.value = false), STILL_MS) as unknown as number;
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         if (latest) pass(latest);
@@ -379,11 +399,11 @@ function useFrames(pass: (view: View) => void, moving: Signal<boolean>): Frames 
 }
 
 /** Handle pointer and wheel, including pinch gestures. */
-function useHands(
+function usePointer(
   place: preact.RefObject<HTMLDivElement | null>,
-  see: Frames,
+  see: FrameScheduler,
   drawnNow: () => View | undefined,
-  layout: Drawn["layout"],
+  layout: GraphLayout["layout"],
 ): void {
   useEffect(() => {
     const element = place.current;

@@ -7,42 +7,45 @@ import { formatInteger, formatRate, formatSeconds } from "../../lib/format";
 import { knownUntil, type Fleet } from "../../lib/live";
 import { TextButton } from "../../ui/button";
 import { Headlines as Row, type Headline } from "../../ui/headline";
-import { counts, desiredText } from "./model/counts";
-import { useDesired } from "./model/desired";
-import { usePolled } from "./model/polled";
-import { go, state } from "./model/state";
-import { takesWork, workersText } from "./model/workers";
+import { countWorkers, describeDesired } from "./model/counts";
+import { useDesiredWorkers } from "./model/desired-workers";
+import { usePolling } from "./model/polling";
+import { openTab, state } from "./model/state";
+import { acceptsWork, describeWorkers } from "./model/workers";
 
-const SECONDS = 600;
+const HISTORY_SECONDS = 600;
 const REFRESH_SECONDS = 5;
-const POINTS = 60;
-const NAMES = "units.*,jobs.running,jobs.queued";
+const HISTORY_POINTS = 60;
+const HISTORY_NAMES = "units.*,jobs.running,jobs.queued";
 
 /** Show the jobs in one state. */
-function list(name: string): void {
+function showJobsInState(name: string): void {
   state.filter.value = `state:${name}`;
-  go("jobs");
+  openTab("jobs");
 }
 
 export function Headlines({ fleet }: { fleet: Fleet }) {
-  const history = usePolled("headlines", REFRESH_SECONDS, (control) =>
-    get<History>("/api/history", { names: NAMES, seconds: SECONDS, points: POINTS }, control),
+  const history = usePolling("headlines", REFRESH_SECONDS, (control) =>
+    get<History>("/api/history", { names: HISTORY_NAMES, seconds: HISTORY_SECONDS, points: HISTORY_POINTS }, control),
   ).value.value;
   const { status } = fleet;
   if (!status) return null;
   const lately = (name: string) => history?.series[name]?.mean ?? [];
   return (
     <div class="stack">
-      <Row label="The cluster now" list={[...speeds(fleet, status, lately), ...loads(fleet, status, lately)]} />
-      <Others fleet={fleet} status={status} />
+      <Row
+        label="The cluster now"
+        list={[...speedHeadlines(fleet, status, lately), ...loadHeadlines(fleet, status, lately)]}
+      />
+      <SmallFigures fleet={fleet} status={status} />
     </div>
   );
 }
 
-type Lately = (name: string) => readonly (number | null)[];
+type RecentValues = (name: string) => readonly (number | null)[];
 
 /** Return the two fastest kinds separately, because units of different kinds are not comparable. */
-function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] {
+function speedHeadlines({ workers }: Fleet, status: Status, lately: RecentValues): Headline[] {
   const live = workers.filter((worker) => worker.live).length;
   const all = kindSpeeds(status, live).sort(([, left], [, right]) => right - left);
   if (!all.length) return [{ label: "Speed", value: "0/s", suffix: explainMissingSpeed(status, live), tone: "soft" }];
@@ -56,12 +59,12 @@ function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] 
 }
 
 /** Return a text about waiting jobs that have already started. */
-function begunText(count: number): string {
+function describeStarted(count: number): string {
   if (count === 1) return "1 of them has started and waits for its turn";
   return count > 0 ? `${formatInteger(count)} of them have started and wait for their turn` : "";
 }
 
-function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Headline[] {
+function loadHeadlines({ workers, queues }: Fleet, status: Status, lately: RecentValues): Headline[] {
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
   const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
@@ -77,24 +80,24 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
       value: formatInteger(status.jobs.running ?? 0),
       suffix: `${used} of ${lanes} ${lanes === 1 ? "lane" : "lanes"} busy`,
       history: lately("jobs.running"),
-      onOpen: () => list("running"),
+      onOpen: () => showJobsInState("running"),
     },
     {
       label: "Waiting",
       value: formatInteger(waiting),
       suffix: wait ? `oldest ${formatSeconds(wait)}` : "",
-      hint: begunText(waiting - queued),
+      hint: describeStarted(waiting - queued),
       history: lately("jobs.queued"),
-      onOpen: () => list("queued"),
-      ...(waiting && !live.some(takesWork) ? { tone: "bad" as const } : {}),
+      onOpen: () => showJobsInState("queued"),
+      ...(waiting && !live.some(acceptsWork) ? { tone: "bad" as const } : {}),
     },
   ];
 }
 
-function Others({ fleet: { workers }, status }: { fleet: Fleet; status: Status }) {
-  const desired = desiredText(counts(workers, useDesired()));
+function SmallFigures({ fleet: { workers }, status }: { fleet: Fleet; status: Status }) {
+  const desired = describeDesired(countWorkers(workers, useDesiredWorkers()));
   const figures: [string, ComponentChildren][] = [
-    ["Workers", workersText(workers, status.cluster_size)],
+    ["Workers", describeWorkers(workers, status.cluster_size)],
     ["Desired", desired],
     ["Failed", status.jobs.failed ? formatInteger(status.jobs.failed) : ""],
     ["Done", formatInteger(status.jobs.done ?? 0)],
@@ -108,7 +111,7 @@ function Others({ fleet: { workers }, status }: { fleet: Fleet; status: Status }
             <dt>{name}</dt>
             <dd class={`num ${name === "Failed" ? "bad" : ""}`}>
               {name === "Failed" || name === "Done" ? (
-                <TextButton onClick={() => list(name.toLowerCase())}>{value}</TextButton>
+                <TextButton onClick={() => showJobsInState(name.toLowerCase())}>{value}</TextButton>
               ) : (
                 value
               )}

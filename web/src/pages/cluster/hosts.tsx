@@ -8,17 +8,25 @@ import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
 import { GpuStrip } from "./gpu-strip";
-import { cardsOf, clockOf, cordonsOf, labelsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
-import { usePolled } from "./model/polled";
+import {
+  describeCards,
+  describeClock,
+  listCordons,
+  formatLabels,
+  formatLoad,
+  hostState,
+  listVersions,
+} from "./model/hosts";
+import { usePolling } from "./model/polling";
 import { fleet } from "./model/state";
-import { shownState } from "./model/workers";
+import { displayedState } from "./model/workers";
 import { Profiles } from "./profiles";
 
 const REFRESH_SECONDS = 5;
 
-const unknown = () => <span class="soft">not known</span>;
+const UnknownValue = () => <span class="soft">not known</span>;
 
-function Share({ ratio, label, children }: { ratio: number; label: string; children: ComponentChildren }) {
+function UsageBar({ ratio, label, children }: { ratio: number; label: string; children: ComponentChildren }) {
   return (
     <span class="progress">
       <ProgressBar ratio={ratio} label={label} />
@@ -27,7 +35,7 @@ function Share({ ratio, label, children }: { ratio: number; label: string; child
   );
 }
 
-function Workers({ host }: { host: Host }) {
+function HostWorkers({ host }: { host: Host }) {
   const known = new Map(fleet.value.workers.map((worker) => [worker.id, worker]));
   return (
     <ul class="host-workers">
@@ -35,11 +43,11 @@ function Workers({ host }: { host: Host }) {
         const worker = known.get(id);
         return (
           <li key={id}>
-            <span class="mono long-name">{id}</span> <StateLabel state={worker ? shownState(worker) : "lost"} />
+            <span class="mono long-name">{id}</span> <StateLabel state={worker ? displayedState(worker) : "lost"} />
           </li>
         );
       })}
-      {cordonsOf(host, fleet.value.workers).map((why) => (
+      {listCordons(host, fleet.value.workers).map((why) => (
         <li key={why} class="bad wrap">
           {why}
         </li>
@@ -49,13 +57,13 @@ function Workers({ host }: { host: Host }) {
 }
 
 function Cpu({ host }: { host: Host }) {
-  const load = loadOf(host);
-  if (!host.live || host.cpu_ratio === null) return unknown();
+  const load = formatLoad(host);
+  if (!host.live || host.cpu_ratio === null) return UnknownValue();
   return (
     <>
-      <Share ratio={host.cpu_ratio} label={`CPU of ${host.host}`}>
+      <UsageBar ratio={host.cpu_ratio} label={`CPU of ${host.host}`}>
         {formatPercent(host.cpu_ratio)}
-      </Share>
+      </UsageBar>
       <div class="small soft num">load {load ?? "not known"}</div>
     </>
   );
@@ -63,23 +71,23 @@ function Cpu({ host }: { host: Host }) {
 
 function Memory({ host }: { host: Host }) {
   const { memory_used_bytes: used, memory_total_bytes: total } = host;
-  if (used === null || !total) return unknown();
+  if (used === null || !total) return UnknownValue();
   return (
-    <Share ratio={used / total} label={`memory of ${host.host}`}>
+    <UsageBar ratio={used / total} label={`memory of ${host.host}`}>
       {formatBytes(used)} of {formatBytes(total)}
-    </Share>
+    </UsageBar>
   );
 }
 
 function Disks({ host }: { host: Host }) {
-  if (!host.disks.length) return unknown();
+  if (!host.disks.length) return UnknownValue();
   return (
     <ul class="host-disks">
       {host.disks.map(({ disk, places, free_bytes: free, total_bytes: total }) => (
         <li key={disk}>
-          <Share ratio={total ? 1 - free / total : 0} label={`disk of ${places.join(", ")} of ${host.host}`}>
+          <UsageBar ratio={total ? 1 - free / total : 0} label={`disk of ${places.join(", ")} of ${host.host}`}>
             {formatBytes(free)} free
-          </Share>
+          </UsageBar>
           <div class="small soft">{places.join(", ")}</div>
         </li>
       ))}
@@ -89,7 +97,7 @@ function Disks({ host }: { host: Host }) {
 
 function Network({ host }: { host: Host }) {
   const { network_receive_bytes_per_second: receives, network_transmit_bytes_per_second: sends } = host;
-  if (receives === null || sends === null) return unknown();
+  if (receives === null || sends === null) return UnknownValue();
   return (
     <span class="num">
       in {formatBytes(receives)}/s
@@ -99,9 +107,9 @@ function Network({ host }: { host: Host }) {
   );
 }
 
-function Gpus({ host }: { host: Host }) {
+function HostGpus({ host }: { host: Host }) {
   const own = fleet.value.gpus.filter((gpu) => host.workers.includes(gpu.worker));
-  const others = cardsOf(host).map((text) => (
+  const others = describeCards(host).map((text) => (
     <div key={text} class="small soft">
       {text}
     </div>
@@ -112,21 +120,21 @@ function Gpus({ host }: { host: Host }) {
 
 /** Labels that the operator assigned to a host, and labels that its runners report. */
 function Labels({ host }: { host: Host }) {
-  const { given, said } = labelsOf(host);
+  const { assigned, reported } = formatLabels(host);
   return (
     <>
-      {given && <div class="small">{given}</div>}
-      {said && <div class="small soft">{said}</div>}
+      {assigned && <div class="small">{assigned}</div>}
+      {reported && <div class="small soft">{reported}</div>}
     </>
   );
 }
 
 function Software({ host }: { host: Host }) {
-  const clock = clockOf(host);
-  const versions = versionsOf(host, fleet.value.status?.version);
+  const clock = describeClock(host);
+  const versions = listVersions(host, fleet.value.status?.version);
   return (
     <dl class="host-facts small">
-      {versions.map(({ name, text, other }) => (
+      {versions.map(({ name, text, isDifferent: other }) => (
         <div key={name}>
           <dt>{name}</dt>
           <dd class={`num ${other ? "bad" : ""}`}>
@@ -143,7 +151,7 @@ function Software({ host }: { host: Host }) {
       )}
       <div>
         <dt>clock</dt>
-        <dd class={`num ${clock?.wrong ? "bad" : clock ? "" : "soft"}`}>{clock?.text ?? "not known"}</dd>
+        <dd class={`num ${clock?.isWrong ? "bad" : clock ? "" : "soft"}`}>{clock?.text ?? "not known"}</dd>
       </div>
     </dl>
   );
@@ -165,23 +173,23 @@ const COLUMNS: Column<Host>[] = [
     title: "state",
     cell: (host) => (
       <>
-        <StateLabel state={stateOf(host)} />
+        <StateLabel state={hostState(host)} />
         {!host.live && <div class="small bad num">heard {formatSeconds(host.seen_seconds_ago)} ago</div>}
       </>
     ),
   },
-  { id: "workers", title: "workers", cell: (host) => <Workers host={host} /> },
+  { id: "workers", title: "workers", cell: (host) => <HostWorkers host={host} /> },
   numberColumn("lanes", "busy lanes", (host) => (host.live ? `${host.busy_lanes} of ${host.lanes}` : "")),
   { id: "cpu", title: "CPU", cell: (host) => <Cpu host={host} /> },
   { id: "memory", title: "memory", cell: (host) => <Memory host={host} /> },
   { id: "disks", title: "disks", cell: (host) => <Disks host={host} /> },
   { id: "network", title: "network", cell: (host) => <Network host={host} /> },
-  { id: "gpus", title: "GPUs", cell: (host) => <Gpus host={host} /> },
+  { id: "gpus", title: "GPUs", cell: (host) => <HostGpus host={host} /> },
   { id: "software", title: "versions and clock", cell: (host) => <Software host={host} /> },
 ];
 
 export function Hosts() {
-  const { value, problem } = usePolled("hosts", REFRESH_SECONDS, (control) =>
+  const { value, problem } = usePolling("hosts", REFRESH_SECONDS, (control) =>
     get<{ hosts: Host[] }>("/api/hosts", {}, control),
   ).value;
   if (!value && problem) return <ErrorMessage subject="List of hosts" problem={problem} />;

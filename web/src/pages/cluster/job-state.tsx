@@ -2,9 +2,13 @@
 
 import type { Job } from "../../lib/api";
 import { StateLabel } from "../../ui/state";
-import { standsBy } from "./model/names";
+import { isWaitingAgain } from "./model/names";
 
 /** A job that returned to its queue is displayed as waiting. */
 export function JobState({ job }: { job: Job }) {
-  return standsBy(job) ? <StateLabel state="queued" text="waits for its turn" /> : <StateLabel state={job.state} />;
+  return isWaitingAgain(job) ? (
+    <StateLabel state="queued" text="waits for its turn" />
+  ) : (
+    <StateLabel state={job.state} />
+  );
 }

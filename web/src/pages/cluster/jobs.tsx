@@ -14,38 +14,53 @@ import { Button, TextButton } from "../../ui/button";
 import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column } from "../../ui/table";
-import { offered, perform } from "./model/acts";
+import { countActions, performAction } from "./model/job-actions";
 import { Drawer } from "./drawer";
 import { JobState } from "./job-state";
-import { NAMES, only, toggled } from "./model/filter";
-import { titleOfJob } from "./model/names";
-import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./model/state";
+import { FILTER_NAMES, singleValue, toggleToken } from "./model/filter";
+import { knownJobTitle } from "./model/names";
+import {
+  openForm,
+  filter,
+  fleet,
+  getJob,
+  openJob,
+  jobRows,
+  selectJob,
+  selectJobs,
+  selectedJobs,
+  state,
+} from "./model/state";
 import { ErrorMessage } from "../../ui/error-message";
 
 /** Shell command that submits a first job. */
-const FIRST = Object.values(KINDS)
+const FIRST_COMMAND = Object.values(KINDS)
   .filter((kind) => kind.page)
   .at(-1)?.exampleCommand;
 /** Number of rows drawn first, and added on request. */
-const STEP = 100;
+const ROW_STEP = 100;
 /** Number of jobs per request. */
-const PAGE = 200;
+const PAGE_SIZE = 200;
 const STATES = ["blocked", "queued", "running", "paused", "failed", "done", "cancelled", "skipped"] as const;
 
 /** Track how far back jobs of this filter are loaded, and load older ones. */
-function useOlder() {
+function useOlderJobs() {
   const cursor = useSignal<string | null | undefined>(undefined);
-  const busy = useSignal(false);
+  const isBusy = useSignal(false);
   const problem = useSignal<Problem | undefined>(undefined);
   const query = useComputed(() => {
-    const wanted = { state: only(filter.value, "state"), type: only(filter.value, "kind") };
-    return JSON.stringify(STATES.includes(wanted.state as never) ? wanted : { type: wanted.type });
+    const parameters = { state: singleValue(filter.value, "state"), type: singleValue(filter.value, "kind") };
+    return JSON.stringify(STATES.includes(parameters.state as never) ? parameters : { type: parameters.type });
   });
-  const more = async () => {
-    if (busy.peek()) return;
-    busy.value = true;
+  const loadMore = async () => {
+    if (isBusy.peek()) return;
+    isBusy.value = true;
     try {
-      const page = await get<Page>("/api/jobs", { ...JSON.parse(query.peek()), limit: PAGE, cursor: cursor.peek() });
+      const page = await get<Page>("/api/jobs", {
+        ...JSON.parse(query.peek()),
+        limit: PAGE_SIZE,
+        cursor: cursor.peek(),
+      });
       increaseCapacity(page.jobs.length);
       page.jobs.forEach(storeJob);
       cursor.value = page.cursor;
@@ -53,24 +68,24 @@ function useOlder() {
     } catch (error) {
       problem.value = error instanceof Problem ? error : undefined;
     }
-    busy.value = false;
+    isBusy.value = false;
   };
-  const ask = query.value;
+  const currentQuery = query.value;
   useEffect(() => {
     cursor.value = undefined;
     // Load jobs that the snapshot does not contain, such as jobs that failed yesterday.
-    const timer = setTimeout(() => connection.peek() === "live" && void more(), 400);
+    const timer = setTimeout(() => connection.peek() === "live" && void loadMore(), 400);
     return () => clearTimeout(timer);
-  }, [ask, hasSnapshot.value]);
-  return { cursor, busy, problem, more };
+  }, [currentQuery, hasSnapshot.value]);
+  return { cursor, busy: isBusy, problem, more: loadMore };
 }
 
 export function Jobs() {
-  const shown = useSignal(STEP);
-  const older = useOlder();
+  const rowLimit = useSignal(ROW_STEP);
+  const older = useOlderJobs();
   if (!hasSnapshot.value) return <LoadingRows rows={8} />;
-  const all = rows.value;
-  const visible = all.slice(0, shown.value);
+  const all = jobRows.value;
+  const visible = all.slice(0, rowLimit.value);
   return (
     <div class={`jobs ${state.job.value ? "with-drawer" : ""}`}>
       <div class="list">
@@ -82,15 +97,20 @@ export function Jobs() {
         <div class="ages" onKeyDown={(event) => onRowKey(event)}>
           <Table
             label="Jobs"
-            columns={columns(visible)}
+            columns={createColumns(visible)}
             rows={visible}
             rowKey={(id) => id}
             openKey={state.job.value}
-            empty={<None older={typeof older.cursor.value === "string"} />}
+            empty={<NoJobs older={typeof older.cursor.value === "string"} />}
             class="cards job-table"
           />
         </div>
-        <Foot shown={visible.length} matching={all.length} older={older} onMore={() => (shown.value += STEP)} />
+        <TableFooter
+          visible={visible.length}
+          matching={all.length}
+          older={older}
+          onMore={() => (rowLimit.value += ROW_STEP)}
+        />
       </div>
       {state.job.value && <Drawer id={state.job.value} key={state.job.value} />}
     </div>
@@ -117,7 +137,7 @@ function FilterBar() {
           onInput={(event) => (state.filter.value = event.currentTarget.value)}
           onKeyDown={leaveFilter}
         />
-        <Button class="primary" onClick={() => compose()}>
+        <Button class="primary" onClick={() => openForm()}>
           New job
         </Button>
       </div>
@@ -125,8 +145,10 @@ function FilterBar() {
         {STATES.map((name) => (
           <Button
             key={name}
-            aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
-            onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}
+            aria-pressed={filter.value.tokens.some(
+              (each) => each.name === "state" && each.value === name && !each.isNegated,
+            )}
+            onClick={() => (state.filter.value = toggleToken(state.filter.value, `state:${name}`))}
           >
             <StateLabel state={name} /> <span class="num soft">{formatInteger(counts?.[name] ?? 0)}</span>
           </Button>
@@ -134,7 +156,7 @@ function FilterBar() {
       </div>
       {unknown.length > 0 && (
         <p class="small warn" role="status">
-          The filter has no key {unknown.join(", ")}, so it searches for the text. Keys: {NAMES.join(", ")}.
+          The filter has no key {unknown.join(", ")}, so it searches for the text. Keys: {FILTER_NAMES.join(", ")}.
         </p>
       )}
     </>
@@ -152,26 +174,26 @@ function leaveFilter(event: KeyboardEvent): void {
   focusRow(0);
 }
 
-const BULK = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry", delete: "Delete" };
+const ACTION_LABELS = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry", delete: "Delete" };
 
 function SelectedJobs() {
-  const ids = [...selected.value];
+  const ids = [...selectedJobs.value];
   if (!ids.length) return null;
   // Read the signals, so that the actions follow state changes.
-  for (const id of ids) jobOf(id)?.value;
+  for (const id of ids) getJob(id)?.value;
   return (
     <div class="row selected-jobs" role="group" aria-label="Selected jobs">
       <strong>{ids.length} selected</strong>
-      {offered(ids).map(([act, count]) => (
+      {countActions(ids).map(([act, count]) => (
         <Button
           key={act}
           class={act === "cancel" || act === "delete" ? "danger" : ""}
-          onClick={() => void perform(act, ids)}
+          onClick={() => void performAction(act, ids)}
         >
-          {BULK[act]} {count}
+          {ACTION_LABELS[act]} {count}
         </Button>
       ))}
-      <Button class="plain" onClick={() => selectAll([])}>
+      <Button class="plain" onClick={() => selectJobs([])}>
         Select none
       </Button>
     </div>
@@ -180,31 +202,31 @@ function SelectedJobs() {
 
 // -- rows -----------------------------------------------------------------------------------------------------------
 
-function Cell({ id, of }: { id: string; of: (job: Job) => ComponentChildren }) {
-  const job: Signal<Job> | undefined = jobOf(id);
+function JobCell({ id, render: of }: { id: string; render: (job: Job) => ComponentChildren }) {
+  const job: Signal<Job> | undefined = getJob(id);
   return job ? of(job.value) : null;
 }
 
-function Check({ id }: { id: string }) {
+function SelectJob({ id }: { id: string }) {
   return (
     <input
       type="checkbox"
       aria-label={`Select job ${id}`}
-      checked={selected.value.has(id)}
-      onChange={(event) => select(id, event.currentTarget.checked)}
+      checked={selectedJobs.value.has(id)}
+      onChange={(event) => selectJob(id, event.currentTarget.checked)}
     />
   );
 }
 
-function CheckAll({ ids }: { ids: readonly string[] }) {
-  const count = ids.filter((id) => selected.value.has(id)).length;
+function SelectAllJobs({ ids }: { ids: readonly string[] }) {
+  const count = ids.filter((id) => selectedJobs.value.has(id)).length;
   return (
     <input
       type="checkbox"
       aria-label="Select all shown jobs"
       checked={count > 0 && count === ids.length}
       indeterminate={count > 0 && count < ids.length}
-      onChange={(event) => selectAll(event.currentTarget.checked ? ids : [])}
+      onChange={(event) => selectJobs(event.currentTarget.checked ? ids : [])}
     />
   );
 }
@@ -220,7 +242,7 @@ function Progress({ job }: { job: Job }) {
 }
 
 /** Duration or waiting time of a job. */
-function Time({ job }: { job: Job }) {
+function JobTime({ job }: { job: Job }) {
   const at = clusterTime(knownUntil.value);
   const run = runSeconds(job, at);
   if (run !== null) return <span class="num">{formatSeconds(run)}</span>;
@@ -228,7 +250,7 @@ function Time({ job }: { job: Job }) {
 }
 
 /** Reason for failing or waiting, then the parameters, on one line. */
-function Details({ job }: { job: Job }) {
+function JobDetails({ job }: { job: Job }) {
   const why =
     job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes are stopping" : job.notes.join("; "));
   const text = summarizeJob(job);
@@ -241,8 +263,8 @@ function Details({ job }: { job: Job }) {
 }
 
 /** Create a column in which each job redraws its own cell. */
-function jobColumn(id: string, title: string, of: (job: Job) => ComponentChildren, end = false): Column<string> {
-  return { id, title, isNumeric: end, cell: (job) => <Cell id={job} of={of} /> };
+function jobColumn(id: string, title: string, render: (job: Job) => ComponentChildren, end = false): Column<string> {
+  return { id, title, isNumeric: end, cell: (job) => <JobCell id={job} render={render} /> };
 }
 
 function jobNumber(id: string, title: string, text: (job: Job) => string): Column<string> {
@@ -250,20 +272,20 @@ function jobNumber(id: string, title: string, text: (job: Job) => string): Colum
 }
 
 /** Column with the tenant, displayed if a job belongs to another tenant. */
-const TENANT = jobColumn("tenant", "tenant", (job) => <span class="mono">{job.tenant}</span>);
+const TENANT_COLUMN = jobColumn("tenant", "tenant", (job) => <span class="mono">{job.tenant}</span>);
 
-function columns(ids: readonly string[]): Column<string>[] {
+function createColumns(ids: readonly string[]): Column<string>[] {
   const own = session.value?.tenant ?? "default";
-  const shared = ids.some((id) => jobOf(id)?.peek().tenant !== own);
+  const shared = ids.some((id) => getJob(id)?.peek().tenant !== own);
   return [
-    { id: "select", title: <CheckAll ids={ids} />, cell: (id) => <Check id={id} /> },
+    { id: "select", title: <SelectAllJobs ids={ids} />, cell: (id) => <SelectJob id={id} /> },
     {
       id: "id",
       title: "job",
       cell: (id) => (
         <span class="row names">
-          <Button class="link opens" aria-label={`${titleOfJob(id, "")}, ${id}`} onClick={() => open(id)}>
-            {titleOfJob(id, "")}
+          <Button class="link opens" aria-label={`${knownJobTitle(id, "")}, ${id}`} onClick={() => openJob(id)}>
+            {knownJobTitle(id, "")}
           </Button>
           <span class="mono soft small" title={id}>
             {shortId(id)}
@@ -271,7 +293,7 @@ function columns(ids: readonly string[]): Column<string>[] {
         </span>
       ),
     },
-    ...(shared ? [TENANT] : []),
+    ...(shared ? [TENANT_COLUMN] : []),
     jobColumn("state", "state", (job) => <JobState job={job} />),
     jobColumn("progress", "progress", (job) => <Progress job={job} />),
     jobNumber("rate", "units/s", (job) => (job.rate && !isEnded(job) ? formatRate(job.rate).replace("/s", "") : "")),
@@ -279,13 +301,13 @@ function columns(ids: readonly string[]): Column<string>[] {
       job.eta_seconds !== null && !isEnded(job) ? formatSeconds(job.eta_seconds) : "",
     ),
     jobNumber("created", "submitted", (job) => formatTimestamp(job.created)),
-    jobColumn("time", "ran", (job) => <Time job={job} />, true),
+    jobColumn("time", "ran", (job) => <JobTime job={job} />, true),
     jobColumn("priority", "queue", (job) => job.queue),
-    jobColumn("details", "why, and parameters", (job) => <Details job={job} />),
+    jobColumn("details", "why, and parameters", (job) => <JobDetails job={job} />),
   ];
 }
 
-function None({ older }: { older: boolean }) {
+function NoJobs({ older }: { older: boolean }) {
   if (state.filter.value) {
     return (
       <EmptyMessage title="No job matches the filter">
@@ -299,35 +321,35 @@ function None({ older }: { older: boolean }) {
   return (
     <EmptyMessage title="No jobs yet">
       <p>
-        Press <kbd>n</kbd>, or <TextButton onClick={() => compose()}>fill in a form</TextButton>, or from a shell:
+        Press <kbd>n</kbd>, or <TextButton onClick={() => openForm()}>fill in a form</TextButton>, or from a shell:
       </p>
-      <pre>{FIRST}</pre>
+      <pre>{FIRST_COMMAND}</pre>
     </EmptyMessage>
   );
 }
 
-function Foot({
-  shown,
+function TableFooter({
+  visible,
   matching,
   older,
   onMore,
 }: {
-  shown: number;
+  visible: number;
   matching: number;
-  older: ReturnType<typeof useOlder>;
+  older: ReturnType<typeof useOlderJobs>;
   onMore: () => void;
 }) {
   // Counts arrive later than jobs.
-  const counted = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
-  const kept = Math.max(counted, matching);
+  const countedJobs = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
+  const storedJobs = Math.max(countedJobs, matching);
   return (
     <p class="row foot soft small">
       <span>
-        {formatInteger(shown)} of {formatInteger(matching)} shown; the cluster stores {formatInteger(kept)} jobs
+        {formatInteger(visible)} of {formatInteger(matching)} shown; the cluster stores {formatInteger(storedJobs)} jobs
         {canSeeAllTenants() ? "" : ", including jobs of other tenants"}.
       </span>
-      {shown < matching && <Button onClick={onMore}>Show {Math.min(STEP, matching - shown)} more</Button>}
-      {typeof older.cursor.value === "string" && matching < kept && (
+      {visible < matching && <Button onClick={onMore}>Show {Math.min(ROW_STEP, matching - visible)} more</Button>}
+      {typeof older.cursor.value === "string" && matching < storedJobs && (
         <Button disabled={older.busy.value} onClick={() => void older.more()}>
           {older.busy.value ? "Loading" : "Show older jobs"}
         </Button>
@@ -338,33 +360,33 @@ function Foot({
 
 // -- keys -----------------------------------------------------------------------------------------------------------
 
-function openers(): HTMLElement[] {
+function jobButtons(): HTMLElement[] {
   return [...document.querySelectorAll<HTMLElement>(".job-table .opens")];
 }
 
 /** Return the ID of the focused row's job. */
-export function focused(): string | undefined {
+export function focusedJob(): string | undefined {
   return document.activeElement?.closest<HTMLElement>("tr[data-row]")?.dataset.row;
 }
 
 /** Return the job to which a keyboard shortcut applies: the focused row, or else the open job. */
-export function meant(): string | undefined {
-  return focused() ?? (state.job.peek() || undefined);
+export function targetJob(): string | undefined {
+  return focusedJob() ?? (state.job.peek() || undefined);
 }
 
-export function focusRow(place: number): void {
-  const all = openers();
-  const wanted = all[Math.max(0, Math.min(place, all.length - 1))];
-  wanted?.focus();
-  wanted?.scrollIntoView({ block: "nearest" });
+export function focusRow(index: number): void {
+  const buttons = jobButtons();
+  const button = buttons[Math.max(0, Math.min(index, buttons.length - 1))];
+  button?.focus();
+  button?.scrollIntoView({ block: "nearest" });
 }
 
 /** Move the focus by a number of rows, starting at the open job's row or the first row. */
-export function moveRow(by: number): void {
-  const all = openers();
-  const here = all.findIndex((each) => each.closest("tr")?.dataset.row === focused());
-  const there = all.findIndex((each) => each.closest("tr")?.dataset.row === state.job.peek());
-  focusRow(here >= 0 ? here + by : Math.max(0, there));
+export function moveRow(offset: number): void {
+  const buttons = jobButtons();
+  const focusedRow = buttons.findIndex((button) => button.closest("tr")?.dataset.row === focusedJob());
+  const openRow = buttons.findIndex((button) => button.closest("tr")?.dataset.row === state.job.peek());
+  focusRow(focusedRow >= 0 ? focusedRow + offset : Math.max(0, openRow));
 }
 
 function onRowKey(event: KeyboardEvent): void {

@@ -5,24 +5,24 @@ import { formatInteger } from "../../lib/format";
 import { connection } from "../../lib/live";
 import { LoadingRows, Table, type Column } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
-import type { Polled } from "./model/polled";
+import type { PollState } from "./model/polling";
 
 interface Props<T> {
   title: string;
-  polled: Polled<readonly T[]>;
+  pollState: PollState<readonly T[]>;
   columns: readonly Column<T>[];
   /** Key of the open row. */
-  open: string;
+  openKey: string;
   empty: ComponentChildren;
   /** Content next to the heading. */
-  act?: ComponentChildren;
+  action?: ComponentChildren;
   /** Content below the table. */
   children: ComponentChildren;
 }
 
-export function Listing<T extends { name: string }>(props: Props<T>) {
-  const { title, columns, open, empty, act, children } = props;
-  const { value, problem } = props.polled;
+export function PolledTable<T extends { name: string }>(props: Props<T>) {
+  const { title, columns, openKey: open, empty, action: act, children } = props;
+  const { value, problem } = props.pollState;
   const id = `${title.toLowerCase()}-title`;
   return (
     <section class="stack" aria-labelledby={id}>

@@ -9,12 +9,12 @@ import { Chart, type ChartProps } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { StateLabel } from "../../ui/state";
 import { LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
-import { active, lines, one } from "./model/lines";
-import { usePolled } from "./model/polled";
-import { Range, REFRESH_SECONDS } from "./range";
-import { silence, silencedUntil } from "./model/silence";
+import { activeNames, createLines, createLine } from "./model/lines";
+import { usePolling } from "./model/polling";
+import { RangeField, REFRESH_SECONDS } from "./range";
+import { silenceAlert, silencedUntil } from "./model/alert-silences";
 import { fleet, state } from "./model/state";
-import { takesWork } from "./model/workers";
+import { acceptsWork } from "./model/workers";
 import { ErrorMessage } from "../../ui/error-message";
 import { Usage } from "./usage";
 
@@ -28,7 +28,7 @@ export function Monitoring() {
       </section>
       <section aria-labelledby="services-title">
         <h2 id="services-title">Services</h2>
-        <Services />
+        <Components />
       </section>
       <section aria-labelledby="usage-title">
         <h2 id="usage-title">Usage</h2>
@@ -39,9 +39,9 @@ export function Monitoring() {
           <h2 id="history-title" class="grow">
             History
           </h2>
-          <Range />
+          <RangeField />
         </div>
-        <Histories />
+        <HistoryCharts />
       </section>
     </div>
   );
@@ -49,31 +49,31 @@ export function Monitoring() {
 
 // -- alerts ---------------------------------------------------------------------------------------------------------
 
-function figure(value: number, unit: string): string {
+function formatFigure(value: number, unit: string): string {
   if (unit === "seconds") return formatSeconds(value);
   if (unit === "ratio") return formatPercent(value);
   // Units of counts are plurals, such as jobs, workers and entries.
   return `${formatCompact(value)} ${value === 1 ? unit.replace(/ies$/, "y").replace(/s$/, "") : unit}`;
 }
 
-function Silence({ alert }: { alert: Alert }) {
+function SilenceButtons({ alert }: { alert: Alert }) {
   if (alert.state !== "firing") return null;
   const until = silencedUntil(alert.id);
   if (until)
     return (
       <span class="row">
         <span class="soft small">silenced in this browser for {formatSeconds((until - now.value) / 1000)}</span>
-        <Button onClick={() => silence(alert.id, 0)}>Unsilence</Button>
+        <Button onClick={() => silenceAlert(alert.id, 0)}>Unsilence</Button>
       </span>
     );
   return (
-    <Button aria-label={`Silence 1 h: ${alert.id}, in this browser`} onClick={() => silence(alert.id, 3600)}>
+    <Button aria-label={`Silence 1 h: ${alert.id}, in this browser`} onClick={() => silenceAlert(alert.id, 3600)}>
       Silence 1 h
     </Button>
   );
 }
 
-const ALERTS: Column<Alert>[] = [
+const ALERT_COLUMNS: Column<Alert>[] = [
   {
     id: "state",
     title: "state",
@@ -94,7 +94,7 @@ const ALERTS: Column<Alert>[] = [
     isNumeric: true,
     cell: (alert) => (
       <span class="num">
-        {figure(alert.value, alert.unit)}, {figure(alert.threshold, alert.unit)}
+        {formatFigure(alert.value, alert.unit)}, {formatFigure(alert.threshold, alert.unit)}
       </span>
     ),
   },
@@ -103,12 +103,12 @@ const ALERTS: Column<Alert>[] = [
     id: "act",
     title: <span class="visually-hidden">acts</span>,
     isNumeric: true,
-    cell: (alert) => <Silence alert={alert} />,
+    cell: (alert) => <SilenceButtons alert={alert} />,
   },
 ];
 
 /** Sort firing alerts first, otherwise keeping their order. */
-function ordered(alerts: readonly Alert[]): Alert[] {
+function orderAlerts(alerts: readonly Alert[]): Alert[] {
   const weight = (alert: Alert) => (alert.state === "firing" ? 0 : 1);
   return [...alerts].sort((left, right) => weight(left) - weight(right) || (left.since < right.since ? 1 : -1));
 }
@@ -122,12 +122,20 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
       </p>
     );
   }
-  return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} rowKey={(alert) => alert.id} class="cards" />;
+  return (
+    <Table
+      label="Alerts"
+      columns={ALERT_COLUMNS}
+      rows={orderAlerts(alerts)}
+      rowKey={(alert) => alert.id}
+      class="cards"
+    />
+  );
 }
 
 // -- services -------------------------------------------------------------------------------------------------------
 
-interface Service {
+interface ComponentStatus {
   name: string;
   state: string;
   word: string;
@@ -135,14 +143,14 @@ interface Service {
 }
 
 /** Format as `2 live, 1 drained, 1 cordoned`, or none. */
-function liveText(workers: readonly Worker[]): string {
+function describeLive(workers: readonly Worker[]): string {
   const drained = workers.filter((worker) => worker.draining).length;
   const cordoned = workers.filter((worker) => worker.cordoned).length;
   const held = `${drained ? `, ${drained} drained` : ""}${cordoned ? `, ${cordoned} cordoned` : ""}`;
   return workers.length ? `${workers.length} live${held}` : "none";
 }
 
-function services(): Service[] {
+function listComponents(): ComponentStatus[] {
   const { status, workers: all } = fleet.value;
   const live = connection.value === "live";
   const lost = all.filter((worker) => worker.state === "lost").length;
@@ -166,36 +174,42 @@ function services(): Service[] {
     },
     {
       name: "CPU workers",
-      state: cpus.some(takesWork) ? (lost ? "warning" : "up") : cpus.length ? "draining" : "down",
-      word: liveText(cpus),
+      state: cpus.some(acceptsWork) ? (lost ? "warning" : "up") : cpus.length ? "draining" : "down",
+      word: describeLive(cpus),
       text: lost ? `${lost} lost within the hour` : `${cpus.filter((worker) => worker.state === "busy").length} busy`,
     },
     {
       name: "GPU workers",
       state: gpus.length ? "up" : "queued",
-      word: liveText(gpus),
+      word: describeLive(gpus),
       text: gpus.length ? "" : "jobs that require a GPU wait; jobs that only prefer a GPU run on CPUs",
     },
     {
       name: "Runners",
-      state: runners.some(takesWork) ? "up" : runners.length ? "draining" : "queued",
-      word: liveText(runners),
+      state: runners.some(acceptsWork) ? "up" : runners.length ? "draining" : "queued",
+      word: describeLive(runners),
       text: runners.length ? "" : "programs wait until you start a runner: ./deploy-cluster.sh local --runner",
     },
   ];
 }
 
-const SERVICES: Column<Service>[] = [
+const COMPONENT_COLUMNS: Column<ComponentStatus>[] = [
   { id: "name", title: "service", cell: (row) => row.name },
   { id: "state", title: "state", cell: (row) => <StateLabel state={row.state} text={row.word} /> },
   { id: "text", title: "details", canWrap: true, cell: (row) => <span class="soft">{row.text}</span> },
 ];
 
-function Services() {
+function Components() {
   const host = location.hostname;
   return (
     <>
-      <Table label="Services" columns={SERVICES} rows={services()} rowKey={(row) => row.name} class="cards" />
+      <Table
+        label="Services"
+        columns={COMPONENT_COLUMNS}
+        rows={listComponents()}
+        rowKey={(row) => row.name}
+        class="cards"
+      />
       <p class="soft small links">
         <a href="/api/docs">API</a> In a cluster of containers: <a href={`http://${host}:3001/`}>Grafana</a>{" "}
         <a href={`http://${host}:9091/`}>Prometheus</a>
@@ -206,30 +220,35 @@ function Services() {
 
 // -- history --------------------------------------------------------------------------------------------------------
 
-const NAMES =
+const HISTORY_NAMES =
   "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
   "host.*.cpu,host.*.memory,host.*.receive,host.*.send";
 
-function charts(history: History | undefined): Omit<ChartProps, "times">[] {
+function createCharts(history: History | undefined): Omit<ChartProps, "times">[] {
   const whole = (value: number) => formatCompact(Math.round(value * 100) / 100);
   const total = history?.series["lanes.total"];
   const busy = [
-    ...one(history, "lanes.busy", "busy"),
+    ...createLine(history, "lanes.busy", "busy"),
     ...(total ? [{ label: "all", values: total.mean, color: 5 }] : []),
   ];
-  const received = lines(history, "host.", ".receive");
+  const received = createLines(history, "host.", ".receive");
   const memory = { format: formatBytes, minTop: 1 << 20, isBinary: true };
   return [
     { title: "Busy lanes", series: busy, format: whole },
-    { title: "Waiting jobs by queue", series: lines(history, "queue.", "", false), format: whole, minTop: 4 },
-    { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: formatSeconds, minTop: 1 },
+    { title: "Waiting jobs by queue", series: createLines(history, "queue.", "", false), format: whole, minTop: 4 },
+    {
+      title: "Oldest wait",
+      series: createLine(history, "wait.oldest", "oldest wait"),
+      format: formatSeconds,
+      minTop: 1,
+    },
     {
       title: "CPU of each host",
-      series: lines(history, "host.", ".cpu"),
+      series: createLines(history, "host.", ".cpu"),
       format: (of: number) => formatPercent(of),
       minTop: 1,
     },
-    { title: "Memory of each host", series: lines(history, "host.", ".memory"), ...memory },
+    { title: "Memory of each host", series: createLines(history, "host.", ".memory"), ...memory },
     {
       title: "Network of each host, received",
       series: received,
@@ -237,31 +256,31 @@ function charts(history: History | undefined): Omit<ChartProps, "times">[] {
       minTop: 1024,
       isBinary: true,
     },
-    { title: "Redis memory", series: one(history, "redis.memory", "used"), ...memory },
+    { title: "Redis memory", series: createLine(history, "redis.memory", "used"), ...memory },
   ];
 }
 
-function Histories() {
+function HistoryCharts() {
   const range = state.range.value;
-  const polled = usePolled(`history ${range}`, REFRESH_SECONDS, (control) =>
-    get<History>("/api/history", { names: NAMES, seconds: range, points: 300 }, control),
+  const polled = usePolling(`history ${range}`, REFRESH_SECONDS, (control) =>
+    get<History>("/api/history", { names: HISTORY_NAMES, seconds: range, points: 300 }, control),
   );
   const history = useComputed(() => polled.value.value).value;
   const times = history?.times ?? [];
   if (polled.value.problem && !history) return <ErrorMessage subject="history" problem={polled.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
-      {active(history, "units.").map((kind) => (
+      {activeNames(history, "units.").map((kind) => (
         <Chart
           key={kind}
           title={`Units/s, ${kind}`}
           times={times}
-          series={one(history, `units.${kind}`, kind)}
+          series={createLine(history, `units.${kind}`, kind)}
           format={(value) => formatRate(value)}
           sync="cluster"
         />
       ))}
-      {charts(history).map((chart) => (
+      {createCharts(history).map((chart) => (
         <Chart key={chart.title} times={times} sync="cluster" {...chart} />
       ))}
     </div>

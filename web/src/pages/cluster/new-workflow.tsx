@@ -10,19 +10,19 @@ import { Button, TextButton } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
 import { showToast } from "../../ui/toast";
 import { openWorkflow } from "./model/state";
-import { offsetOf, submitWorkflow, validate } from "./model/workflows";
+import { textOffset, submitWorkflow, validateWorkflow } from "./model/workflows";
 
-const FIELDS = (Object.values(KINDS).find((kind) => kind.exampleAction)?.exampleAction ?? [])
+const EXAMPLE_FIELDS = (Object.values(KINDS).find((kind) => kind.exampleAction)?.exampleAction ?? [])
   .map((field) => `    ${field}\n`)
   .join("");
 const EXAMPLE = `name: a job after another
 actions:
   - action_id: first
-${FIELDS}  - action_id: second
+${EXAMPLE_FIELDS}  - action_id: second
     dependencies: [first]
-${FIELDS}`;
+${EXAMPLE_FIELDS}`;
 /** Maximum size of a workflow text in MiB. */
-const MOST_MIB = 4;
+const MAX_MIB = 4;
 
 /** Last text, restored when the dialog opens again. */
 let draft = "";
@@ -45,7 +45,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
     busy.value = true;
     problem.value = "";
     try {
-      const answer = await validate(text.peek());
+      const answer = await validateWorkflow(text.peek());
       found.value = answer;
       if (submits && answer.valid && !answer.notes.length) {
         const row = await submitWorkflow(text.peek(), sent.current);
@@ -61,11 +61,11 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
   };
   const read = async (file: File | undefined) => {
     if (!file) return;
-    if (file.size > MOST_MIB << 20) problem.value = `${file.name} is larger than ${MOST_MIB} MiB`;
+    if (file.size > MAX_MIB << 20) problem.value = `${file.name} is larger than ${MAX_MIB} MiB`;
     else write(await file.text());
   };
   const show = (complaint: ValidationError) => {
-    const at = offsetOf(text.peek(), complaint);
+    const at = textOffset(text.peek(), complaint);
     field.current?.focus();
     field.current?.setSelectionRange(at, at);
   };
@@ -98,8 +98,8 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
           </label>
           <TextButton onClick={() => write(EXAMPLE)}>Fill in an example</TextButton>
         </div>
-        {wrong.length > 0 && <Wrong list={wrong} more={found.value?.more ?? 0} onShow={show} />}
-        {found.value?.valid && !wrong.length && <p role="status">{inWords(found.value)}</p>}
+        {wrong.length > 0 && <ErrorList list={wrong} more={found.value?.more ?? 0} onShow={show} />}
+        {found.value?.valid && !wrong.length && <p role="status">{describeValidation(found.value)}</p>}
         {problem.value && (
           <p class="trouble" role="alert">
             {problem.value}
@@ -119,13 +119,13 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
 }
 
 /** Validation errors with links to their positions. */
-interface WrongProps {
+interface ErrorListProps {
   list: readonly ValidationError[];
   more: number;
   onShow: (complaint: ValidationError) => void;
 }
 
-function Wrong({ list, more, onShow }: WrongProps) {
+function ErrorList({ list, more, onShow }: ErrorListProps) {
   return (
     <div class="trouble complaints" role="alert" aria-label="Errors">
       <ul>
@@ -143,7 +143,7 @@ function Wrong({ list, more, onShow }: WrongProps) {
   );
 }
 
-function inWords({ actions, edges, layers }: Validation): string {
+function describeValidation({ actions, edges, layers }: Validation): string {
   const depends = formatCount(edges, "dependency", "dependencies");
   return `The workflow is valid: ${formatCount(actions, "action")}, ${depends}, ${formatCount(layers, "layer")}.`;
 }

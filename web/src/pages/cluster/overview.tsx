@@ -16,7 +16,7 @@ import { Events } from "./events";
 import { GpuStrip } from "./gpu-strip";
 import { Headlines } from "./headlines";
 import { JobState } from "./job-state";
-import { compose, fleet, happened, open } from "./model/state";
+import { openForm, fleet, recentEvents, openJob } from "./model/state";
 import { WorkerStream } from "./stream";
 import { Swatch } from "./swatch";
 import { Tiles } from "./tiles";
@@ -43,11 +43,11 @@ export function Overview() {
       <div class="columns">
         <section aria-labelledby="now-title" class="ages">
           <h2 id="now-title">Jobs now</h2>
-          <Now fleet={fleet.value} />
+          <ActiveJobs fleet={fleet.value} />
         </section>
         <section aria-labelledby="events-title">
           <h2 id="events-title">Last events</h2>
-          <Events list={happened.value} />
+          <Events list={recentEvents.value} />
         </section>
         <div class="stack apart">
           <section aria-labelledby="queues-title" class="ages">
@@ -67,12 +67,12 @@ export function Overview() {
 }
 
 /** Maximum number of displayed jobs. */
-const MOST_NOW = 6;
+const MAX_JOBS = 6;
 
 /** Displayed states: running jobs precede waiting jobs. */
 const STATES = ["running", "finishing", "cancelling", "paused", "queued"];
 
-function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
+function JobRow({ job: { value: job } }: { job: Signal<Job> }) {
   const { job_id: id, state, waiting_because: why } = job;
   const at = clusterTime(knownUntil.value);
   const run = runSeconds(job, at);
@@ -82,7 +82,7 @@ function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
       <div class="row">
         <Swatch job={id} />
         <span class="grow">
-          <JobName job={job} onOpen={() => open(id)} />
+          <JobName job={job} onOpen={() => openJob(id)} />
         </span>
         <JobState job={job} />
       </div>
@@ -97,24 +97,24 @@ function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
 }
 
 /** Running and waiting jobs. The list does not subscribe to the jobs' signals; each row does. */
-function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
+function ActiveJobs({ fleet: { jobs, status } }: { fleet: Fleet }) {
   const rank = (job: Signal<Job>) => STATES.indexOf(job.peek().state);
   const all = [...jobs.values()]
     .filter((job) => rank(job) >= 0)
     .sort((left, right) => rank(left) - rank(right) || (left.peek().created < right.peek().created ? 1 : -1));
   const counted = (status?.jobs.running ?? 0) + (status?.jobs.queued ?? 0);
-  const rest = Math.max(all.length, counted) - Math.min(all.length, MOST_NOW);
+  const rest = Math.max(all.length, counted) - Math.min(all.length, MAX_JOBS);
   if (!all.length)
     return (
       <p class="soft">
-        No job is running. <TextButton onClick={() => compose()}>Submit a job</TextButton>
+        No job is running. <TextButton onClick={() => openForm()}>Submit a job</TextButton>
       </p>
     );
   return (
     <>
       <ul class="now">
-        {all.slice(0, MOST_NOW).map((job) => (
-          <NowRow key={job.peek().job_id} job={job} />
+        {all.slice(0, MAX_JOBS).map((job) => (
+          <JobRow key={job.peek().job_id} job={job} />
         ))}
       </ul>
       {rest > 0 && (
@@ -126,7 +126,7 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
   );
 }
 
-const QUEUES: Column<Queue>[] = [
+const QUEUE_COLUMNS: Column<Queue>[] = [
   { id: "queue", title: "queue", cell: (row) => row.queue },
   numberColumn("jobs", "jobs", (row) => formatInteger(row.jobs)),
   numberColumn("wait", "oldest waits", (row) => formatSeconds(queueWait(row, knownUntil.value))),
@@ -137,5 +137,5 @@ function Queues({ queues }: { queues: readonly Queue[] }) {
   if (!waiting.length) {
     return <p class="soft">No job is waiting.</p>;
   }
-  return <Table label="Queues" columns={QUEUES} rows={waiting} rowKey={(row) => row.queue} />;
+  return <Table label="Queues" columns={QUEUE_COLUMNS} rows={waiting} rowKey={(row) => row.queue} />;
 }

@@ -8,21 +8,21 @@ import { formatCompact, formatInteger, formatElapsed, formatSeconds } from "../.
 import { Button, TextButton } from "../../ui/button";
 import { now } from "../../ui/page";
 import { showToast } from "../../ui/toast";
-import { Answer, converse, type Choices, type Message } from "./model/playground";
-import { may } from "./model/services";
+import { Answer, requestAnswer, type RequestOptions, type Message } from "./model/playground";
+import { hasScope } from "./model/services";
 
 /** Interval in milliseconds between redraws of a streamed answer. */
 const DRAW_MS = 100;
 /** Default maximum number of tokens of an answer. */
-const TOKENS = "512";
+const DEFAULT_TOKENS = "512";
 
 interface Turn {
-  asked: string;
+  question: string;
   answer: Answer;
 }
 
 export function Playground({ model }: { model: string }) {
-  if (!may("infer"))
+  if (!hasScope("infer"))
     return (
       <section class="part" aria-label="Playground">
         <h3>Playground</h3>
@@ -31,12 +31,12 @@ export function Playground({ model }: { model: string }) {
         </p>
       </section>
     );
-  return <Talk model={model} key={model} />;
+  return <Conversation model={model} key={model} />;
 }
 
-function Talk({ model }: { model: string }) {
-  const { turns, drawn, ask, stop, clear } = useTalk(model);
-  const busy = turns.some(({ answer }) => !answer.over);
+function Conversation({ model }: { model: string }) {
+  const { turns, drawn, ask, stop, clear } = useConversation(model);
+  const busy = turns.some(({ answer }) => !answer.hasEnded);
   return (
     <section class="part stack playground" aria-label="Playground">
       <div class="row">
@@ -48,14 +48,14 @@ function Talk({ model }: { model: string }) {
         )}
       </div>
       {turns.length > 0 && <Turns turns={turns} model={model} drawn={drawn} />}
-      <Question busy={busy} onAsk={ask} onStop={stop} />
+      <QuestionForm busy={busy} onAsk={ask} onStop={stop} />
     </section>
   );
 }
 
-function useTalk(model: string) {
+function useConversation(model: string) {
   const turns = useSignal<readonly Turn[]>([]);
-  const drawn = useSignal(0);
+  const redraws = useSignal(0);
   const control = useRef<AbortController | undefined>(undefined);
   const timer = useRef(0);
   useEffect(
@@ -68,76 +68,78 @@ function useTalk(model: string) {
   const draw = () => {
     timer.current ||= window.setTimeout(() => {
       timer.current = 0;
-      drawn.value += 1;
+      redraws.value += 1;
     }, DRAW_MS);
   };
-  const ask = (asked: string, choices: Choices) => {
-    const before = turns.peek().filter(({ answer }) => answer.content);
+  const ask = (question: string, choices: RequestOptions) => {
+    const previous = turns.peek().filter(({ answer }) => answer.content);
     const answer = new Answer(performance.now());
-    turns.value = [...turns.peek(), { asked, answer }];
+    turns.value = [...turns.peek(), { question, answer }];
     const own = new AbortController();
     control.current = own;
-    converse(model, messagesOf(before, asked), choices, answer, draw, own.signal).catch((error: unknown) => {
-      if (own.signal.aborted) answer.end("stopped");
-      else answer.end("failed", error instanceof Problem ? error.detail : "the connection was lost");
-      draw();
-    });
+    requestAnswer(model, createMessages(previous, question), choices, answer, draw, own.signal).catch(
+      (error: unknown) => {
+        if (own.signal.aborted) answer.end("stopped");
+        else answer.end("failed", error instanceof Problem ? error.detail : "the connection was lost");
+        draw();
+      },
+    );
   };
   const stop = () => {
     control.current?.abort();
     turns.peek().at(-1)?.answer.end("stopped");
-    drawn.value += 1;
+    redraws.value += 1;
   };
   const clear = () => (turns.value = []);
-  return { turns: turns.value, drawn: drawn.value, ask, stop, clear };
+  return { turns: turns.value, drawn: redraws.value, ask, stop, clear };
 }
 
-function messagesOf(turns: readonly Turn[], asked: string): Message[] {
-  const said = turns.flatMap((turn): Message[] => [
-    { role: "user", content: turn.asked },
+function createMessages(turns: readonly Turn[], question: string): Message[] {
+  const messages = turns.flatMap((turn): Message[] => [
+    { role: "user", content: turn.question },
     { role: "assistant", content: turn.answer.content },
   ]);
-  return [...said, { role: "user", content: asked }];
+  return [...messages, { role: "user", content: question }];
 }
 
 function Turns({ turns, model, drawn }: { turns: readonly Turn[]; model: string; drawn: number }) {
   const box = useRef<HTMLDivElement>(null);
-  const following = useRef(true);
+  const isFollowing = useRef(true);
   useLayoutEffect(() => {
-    if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+    if (isFollowing.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [drawn, turns]);
   const onScroll = ({ currentTarget: at }: { currentTarget: HTMLDivElement }) => {
     // Scrolling up stops following the answer.
-    following.current = at.scrollTop + at.clientHeight >= at.scrollHeight - 24;
+    isFollowing.current = at.scrollTop + at.clientHeight >= at.scrollHeight - 24;
   };
   return (
     <div class="talk" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Talk" aria-live="off">
-      {turns.map(({ asked, answer }, place) => (
-        <article key={place} aria-label={`Question ${place + 1}`}>
+      {turns.map(({ question, answer }, index) => (
+        <article key={index} aria-label={`Question ${index + 1}`}>
           <h4>You</h4>
-          <p class="said">{asked}</p>
+          <p class="said">{question}</p>
           <h4>{model}</h4>
-          <Said answer={answer} />
-          <Figures answer={answer} />
+          <AnswerText answer={answer} />
+          <AnswerMeasurements answer={answer} />
         </article>
       ))}
     </div>
   );
 }
 
-function Said({ answer: { text } }: { answer: Answer }) {
+function AnswerText({ answer: { text } }: { answer: Answer }) {
   return (
     <div class="said answer">
-      {text.pieces.map((piece, place) => (
-        <p key={place}>{piece}</p>
+      {text.pieces.map((piece, index) => (
+        <p key={index}>{piece}</p>
       ))}
       {text.last && <p>{text.last}</p>}
     </div>
   );
 }
 
-function Figures({ answer }: { answer: Answer }) {
-  const { state, problem, firstSeconds: first, speed, tokens, frames, cut, content } = answer;
+function AnswerMeasurements({ answer }: { answer: Answer }) {
+  const { state, problem, firstSeconds: first, tokensPerSecond: speed, tokens, frames, isCut: cut, content } = answer;
   const waited = state === "asking" ? Math.max(0, (performance.now() - answer.began) / 1000) : 0;
   return (
     <div class="row small">
@@ -157,17 +159,17 @@ function Figures({ answer }: { answer: Answer }) {
           {(tokens ?? frames) === 1 ? "" : "s"}
         </span>
       )}
-      {answer.over && content && <TextButton onClick={() => void copied(content)}>Copy</TextButton>}
+      {answer.hasEnded && content && <TextButton onClick={() => void copyAnswer(content)}>Copy</TextButton>}
     </div>
   );
 }
 
-async function copied(text: string): Promise<void> {
+async function copyAnswer(text: string): Promise<void> {
   showToast((await copyText(text)) ? "Copied" : "The browser does not allow this page to copy");
 }
 
 /** Parse a number within bounds; undefined for an empty text, NaN for an invalid one. */
-function typed(text: string, least: number, most: number): number | undefined {
+function parseBounded(text: string, least: number, most: number): number | undefined {
   if (!text.trim()) return undefined;
   const value = Number(text);
   return value >= least && value <= most ? value : Number.NaN;
@@ -175,26 +177,29 @@ function typed(text: string, least: number, most: number): number | undefined {
 
 interface QuestionProps {
   busy: boolean;
-  onAsk: (asked: string, choices: Choices) => void;
+  onAsk: (asked: string, choices: RequestOptions) => void;
   onStop: () => void;
 }
 
-function Question({ busy, onAsk, onStop }: QuestionProps) {
+function QuestionForm({ busy, onAsk, onStop }: QuestionProps) {
   const text = useSignal("");
-  const tokens = useSignal(TOKENS);
+  const tokens = useSignal(DEFAULT_TOKENS);
   const temperature = useSignal("");
-  const [most, warm] = [typed(tokens.value, 1, 1_000_000), typed(temperature.value, 0, 2)];
-  const wrong =
-    most !== undefined && !Number.isInteger(most)
+  const [maxTokens, temperatureValue] = [
+    parseBounded(tokens.value, 1, 1_000_000),
+    parseBounded(temperature.value, 0, 2),
+  ];
+  const errorText =
+    maxTokens !== undefined && !Number.isInteger(maxTokens)
       ? "Maximum tokens: a whole number of at least 1"
-      : Number.isNaN(warm)
+      : Number.isNaN(temperatureValue)
         ? "Temperature: a number from 0 to 2"
         : "";
   const send = () => {
-    if (busy || wrong || !text.value.trim()) return;
+    if (busy || errorText || !text.value.trim()) return;
     onAsk(text.value, {
-      ...(most === undefined ? {} : { max_tokens: most }),
-      ...(warm === undefined ? {} : { temperature: warm }),
+      ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
+      ...(temperatureValue === undefined ? {} : { temperature: temperatureValue }),
     });
     text.value = "";
   };
@@ -220,17 +225,17 @@ function Question({ busy, onAsk, onStop }: QuestionProps) {
         }}
       />
       <div class="row">
-        <Small name="maximum tokens" value={tokens.value} onType={(given) => (tokens.value = given)} />
-        <Small name="temperature" value={temperature.value} onType={(given) => (temperature.value = given)} />
+        <SmallField name="maximum tokens" value={tokens.value} onType={(given) => (tokens.value = given)} />
+        <SmallField name="temperature" value={temperature.value} onType={(given) => (temperature.value = given)} />
         <span class="grow small soft" id="question-hint">
-          {wrong ? <span class="bad">{wrong}</span> : "Ctrl+Enter sends. The chat is not stored."}
+          {errorText ? <span class="bad">{errorText}</span> : "Ctrl+Enter sends. The chat is not stored."}
         </span>
         {busy ? (
           <Button class="danger" onClick={onStop}>
             Stop
           </Button>
         ) : (
-          <button type="submit" class="primary" disabled={Boolean(wrong) || !text.value.trim()}>
+          <button type="submit" class="primary" disabled={Boolean(errorText) || !text.value.trim()}>
             Send
           </button>
         )}
@@ -239,7 +244,7 @@ function Question({ busy, onAsk, onStop }: QuestionProps) {
   );
 }
 
-function Small({ name, value, onType }: { name: string; value: string; onType: (value: string) => void }) {
+function SmallField({ name, value, onType }: { name: string; value: string; onType: (value: string) => void }) {
   return (
     <label class="row small">
       {name}

@@ -12,24 +12,24 @@ import { askConfirmation, Dialog } from "../../ui/dialog";
 import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { runAction, showError, showToast } from "../../ui/toast";
-import { Listing } from "./listing";
-import { usePolled } from "./model/polled";
+import { PolledTable } from "./listing";
+import { usePolling } from "./model/polling";
 import {
-  analysed,
+  analyzeArtifact,
   deleteProfile,
-  files,
-  freeName,
-  MOST_BYTES,
-  ownShare,
-  profiles,
+  loadRecordings,
+  unusedName,
+  MAX_BYTES,
+  profilerShare,
+  loadProfiles,
   startProfile,
-  steerProfile,
+  controlProfile,
 } from "./model/profiles";
-import type { Used } from "./model/recording";
+import type { DeviceUsage } from "./model/recording";
 
 /** Interval in seconds between requests for the list. */
-const EACH = 2;
-const HZ = [1, 10, 100];
+const REFRESH_SECONDS = 2;
+const SAMPLE_RATES = [1, 10, 100];
 const LENGTHS: [number, string][] = [
   [60, "1 min"],
   [600, "10 min"],
@@ -42,14 +42,14 @@ export function Profiles() {
   const acts = useSignal(0);
   const shown = useSignal("");
   const asks = useSignal(false);
-  const answer = usePolled(`profiles ${acts.value}`, EACH, profiles);
+  const answer = usePolling(`profiles ${acts.value}`, REFRESH_SECONDS, loadProfiles);
   const { value, problem } = answer.value;
   if (problem?.status === 404) return null;
   const done = async (what: string, work: Promise<unknown>) => {
     await runAction(what, what, work);
     acts.value += 1;
   };
-  const stop = (name: string) => void done(`Stop ${name}`, steerProfile(name, "stop"));
+  const stop = (name: string) => void done(`Stop ${name}`, controlProfile(name, "stop"));
   const remove = async (row: Profile) => {
     const question = {
       title: `Delete profile ${row.name}?`,
@@ -62,25 +62,25 @@ export function Profiles() {
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
   const opened = value?.find((row) => row.name === shown.value);
   return (
-    <Listing
+    <PolledTable
       title="Profiles"
-      polled={answer.value}
-      columns={columns(open, stop)}
-      open={shown.value}
-      empty={<None />}
-      act={<Button onClick={() => (asks.value = true)}>New profile</Button>}
+      pollState={answer.value}
+      columns={createColumns(open, stop)}
+      openKey={shown.value}
+      empty={<NoProfiles />}
+      action={<Button onClick={() => (asks.value = true)}>New profile</Button>}
     >
       {opened && (
-        <Opened
+        <OpenProfile
           key={`${opened.name} ${opened.artifact_id ?? ""}`}
           row={opened}
-          onRecover={() => void done(`Recover ${opened.name}`, steerProfile(opened.name, "recover"))}
+          onRecover={() => void done(`Recover ${opened.name}`, controlProfile(opened.name, "recover"))}
           onDelete={() => void remove(opened)}
         />
       )}
       {asks.value && (
         <NewProfile
-          taken={(value ?? []).map((row) => row.name)}
+          usedNames={(value ?? []).map((row) => row.name)}
           onClose={() => (asks.value = false)}
           onStarted={(name) => {
             asks.value = false;
@@ -89,11 +89,11 @@ export function Profiles() {
           }}
         />
       )}
-    </Listing>
+    </PolledTable>
   );
 }
 
-function columns(open: (name: string) => void, stop: (name: string) => void): Column<Profile>[] {
+function createColumns(open: (name: string) => void, stop: (name: string) => void): Column<Profile>[] {
   return [
     {
       id: "name",
@@ -120,7 +120,7 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
       cell: ({ missed }) => <span class={missed ? "num bad" : "num"}>{formatInteger(missed)}</span>,
     },
     numberColumn("size", "size", (row) => formatBytes(row.bytes)),
-    numberColumn("own", "own CPU", (row) => ownShare(row.recordings)),
+    numberColumn("own", "own CPU", (row) => profilerShare(row.recordings)),
     {
       id: "created",
       title: "started",
@@ -139,7 +139,7 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
   ];
 }
 
-const RECORDINGS: Column<Recording>[] = [
+const RECORDING_COLUMNS: Column<Recording>[] = [
   { id: "host", title: "host", cell: ({ host }) => <span class="mono">{host}</span> },
   { id: "worker", title: "worker", cell: ({ worker }) => <span class="mono">{worker}</span> },
   { id: "state", title: "state", cell: ({ state }) => <StateLabel state={state} /> },
@@ -150,11 +150,11 @@ const RECORDINGS: Column<Recording>[] = [
   { id: "ended", title: "ended", cell: ({ ended }) => ended ?? "" },
 ];
 
-function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => void; onDelete: () => void }) {
+function OpenProfile({ row, onRecover, onDelete }: { row: Profile; onRecover: () => void; onDelete: () => void }) {
   const { name, state, artifact_id: artifact } = row;
   const save = async () => {
     try {
-      for (const { name: file, data } of await files(artifact ?? "")) download(`${name}-${file}`, data);
+      for (const { name: file, data } of await loadRecordings(artifact ?? "")) download(`${name}-${file}`, data);
     } catch (error) {
       showError(`Download ${name}`, error);
     }
@@ -171,14 +171,14 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
       </div>
       <Table
         label={`Recordings of ${name}`}
-        columns={RECORDINGS}
+        columns={RECORDING_COLUMNS}
         rows={row.recordings}
         rowKey={(one) => one.name}
         class="cards"
         empty={<EmptyMessage title="No worker has started to record yet" />}
       />
-      {artifact && row.bytes <= MOST_BYTES && <Figures artifact={artifact} />}
-      {artifact && row.bytes > MOST_BYTES && (
+      {artifact && row.bytes <= MAX_BYTES && <Measurements artifact={artifact} />}
+      {artifact && row.bytes > MAX_BYTES && (
         <p class="soft">
           {formatBytes(row.bytes)} are too much for a page:{" "}
           <code>
@@ -192,8 +192,8 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
 }
 
 /** Measurements of each device, once the recordings are loaded. */
-function Figures({ artifact }: { artifact: string }) {
-  const { value, problem } = useRequest(async (signal) => ({ found: await analysed(artifact, signal) }));
+function Measurements({ artifact }: { artifact: string }) {
+  const { value, problem } = useRequest(async (signal) => ({ found: await analyzeArtifact(artifact, signal) }));
   if (problem) return <p class="soft">It could not be read: {problem.detail}</p>;
   if (!value) return <LoadingRows rows={4} />;
   if (!value.found) return <p class="soft">No sample was recorded.</p>;
@@ -208,33 +208,39 @@ function Figures({ artifact }: { artifact: string }) {
         minTop={1}
         height={160}
       />
-      <Table label="Figures of each device" columns={USED} rows={devices} rowKey={(one) => one.device} class="cards" />
+      <Table
+        label="Figures of each device"
+        columns={USAGE_COLUMNS}
+        rows={devices}
+        rowKey={(one) => one.device}
+        class="cards"
+      />
     </>
   );
 }
 
-const USED: Column<Used>[] = [
+const USAGE_COLUMNS: Column<DeviceUsage>[] = [
   { id: "device", title: "device", cell: ({ title }) => title },
   numberColumn("mean", "use, mean", (one) => formatPercent(one.mean)),
   numberColumn("p95", "95 %", (one) => formatPercent(one.p95)),
   numberColumn("idle", "idle", (one) => formatPercent(one.idle)),
   numberColumn("memory", "memory", (one) => formatBytes(one.memory)),
-  numberColumn("power", "power", (one) => unit(one.watts, "W")),
-  numberColumn("energy", "energy", (one) => unit(one.joules, "J")),
+  numberColumn("power", "power", (one) => formatUnit(one.watts, "W")),
+  numberColumn("energy", "energy", (one) => formatUnit(one.joules, "J")),
 ];
 
-function unit(value: number | null, name: string): string {
+function formatUnit(value: number | null, name: string): string {
   return value === null ? "" : `${formatCompact(value)} ${name}`;
 }
 
 interface NewProfileProps {
-  taken: readonly string[];
+  usedNames: readonly string[];
   onClose: () => void;
   onStarted: (name: string) => void;
 }
 
-function NewProfile({ taken, onClose, onStarted }: NewProfileProps) {
-  const name = useSignal(freeName(taken, new Date()));
+function NewProfile({ usedNames: taken, onClose, onStarted }: NewProfileProps) {
+  const name = useSignal(unusedName(taken, new Date()));
   const hz = useSignal(10);
   const length = useSignal(600);
   const problem = useSignal("");
@@ -269,8 +275,8 @@ function NewProfile({ taken, onClose, onStarted }: NewProfileProps) {
             onInput={(event) => (name.value = event.currentTarget.value)}
           />
         </label>
-        <Choice label="Samples per second" of={HZ.map((each) => [each, String(each)])} chosen={hz} />
-        <Choice label="Stops after" of={LENGTHS} chosen={length} />
+        <Choice label="Samples per second" options={SAMPLE_RATES.map((each) => [each, String(each)])} selection={hz} />
+        <Choice label="Stops after" options={LENGTHS} selection={length} />
         {problem.value && (
           <p class="trouble" role="alert">
             {problem.value}
@@ -288,11 +294,11 @@ function NewProfile({ taken, onClose, onStarted }: NewProfileProps) {
 
 interface ChoiceProps {
   label: string;
-  of: readonly (readonly [number, string])[];
-  chosen: { value: number };
+  options: readonly (readonly [number, string])[];
+  selection: { value: number };
 }
 
-function Choice({ label, of, chosen }: ChoiceProps) {
+function Choice({ label, options: of, selection: chosen }: ChoiceProps) {
   return (
     <label class="field">
       <span>{label}</span>
@@ -307,7 +313,7 @@ function Choice({ label, of, chosen }: ChoiceProps) {
   );
 }
 
-function None() {
+function NoProfiles() {
   return (
     <EmptyMessage title="No profile yet">
       <p>A profile records how busy all hosts and GPUs are for a limited time. To start a profile from a shell:</p>

@@ -13,7 +13,7 @@ const RANGES: [number, string][] = [
   [3600, "1 h"],
 ];
 
-export function Range() {
+export function RangeField() {
   return (
     <div class="segments" role="group" aria-label="Time range">
       {RANGES.map(([seconds, text]) => (

@@ -3,10 +3,10 @@
 import { genericAddress } from "../../kinds";
 import type { Worker } from "../../lib/api";
 import { StateLabel } from "../../ui/state";
-import { titleOfJob } from "./model/names";
-import { byJob, offered } from "./model/runners";
+import { knownJobTitle } from "./model/names";
+import { groupUnitsByJob, listResources } from "./model/runners";
 import { fleet } from "./model/state";
-import { shownState } from "./model/workers";
+import { displayedState } from "./model/workers";
 
 export function Runners({ runners }: { runners: readonly Worker[] }) {
   return (
@@ -25,7 +25,7 @@ function RunnerView({ runner }: { runner: Worker }) {
     <section class="part" aria-label={`Runner ${id}`}>
       <div class="row">
         <h3 class="mono">{id}</h3>
-        <StateLabel state={shownState(runner)} />
+        <StateLabel state={displayedState(runner)} />
         {cordoned && <span>{cordoned}</span>}
         {live && reserved && (
           <span>
@@ -35,7 +35,7 @@ function RunnerView({ runner }: { runner: Worker }) {
         {!live && retired && <span class="soft">{retired}</span>}
       </div>
       <dl class="facts">
-        {offered(runner).map(([name, text]) => [
+        {listResources(runner).map(([name, text]) => [
           <dt key={name}>{name}</dt>,
           <dd class="num" key={`${name}=`}>
             {text}
@@ -44,7 +44,7 @@ function RunnerView({ runner }: { runner: Worker }) {
         {live && [
           <dt key="runs">runs now</dt>,
           <dd key="runs=">
-            <Running runner={runner} />
+            <RunningPrograms runner={runner} />
           </dd>,
         ]}
       </dl>
@@ -52,15 +52,15 @@ function RunnerView({ runner }: { runner: Worker }) {
   );
 }
 
-function Running({ runner }: { runner: Worker }) {
-  const jobs = byJob(runner.running);
+function RunningPrograms({ runner }: { runner: Worker }) {
+  const jobs = groupUnitsByJob(runner.running);
   if (!jobs.length) return <span class="soft">nothing</span>;
   return (
     <>
       {jobs.map(([job, units]) => (
         <div key={job}>
           <a href={genericAddress(fleet.value.jobs.get(job)?.value.type ?? "", job)} title={job}>
-            {titleOfJob(job, "")}
+            {knownJobTitle(job, "")}
           </a>{" "}
           <span class="num">{units}</span>
         </div>

@@ -16,41 +16,47 @@ import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, type Column, numberColumn } from "../../ui/table";
 import { runAction, showError, showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { brief } from "./model/brief";
-import { Listing } from "./listing";
-import { usePolled } from "./model/polled";
+import { truncate } from "./model/truncate";
+import { PolledTable } from "./listing";
+import { usePolling } from "./model/polling";
 import {
   deleteSchedule,
-  lacking,
-  schedule,
-  schedules,
-  scheduleVerbs,
-  steerSchedule,
-  times,
-  until,
+  describeMissed,
+  loadSchedule,
+  loadSchedules,
+  allowedScheduleVerbs,
+  controlSchedule,
+  describeTimes,
+  formatTimeUntil,
   type ScheduleVerb,
 } from "./model/schedules";
 
 /** Interval in seconds between requests for the list. */
-const EACH = 5;
+const REFRESH_SECONDS = 5;
 
-const WORDS: Record<ScheduleVerb, string> = { pause: "Pause", resume: "Resume", run: "Run now" };
-const PAST: Record<ScheduleVerb, string> = { pause: "Paused", resume: "Resumed", run: "Submitted a job from schedule" };
+const VERB_LABELS: Record<ScheduleVerb, string> = { pause: "Pause", resume: "Resume", run: "Run now" };
+const DONE_TEXTS: Record<ScheduleVerb, string> = {
+  pause: "Paused",
+  resume: "Resumed",
+  run: "Submitted a job from schedule",
+};
 
 export function Schedules() {
   /** Number of actions on this page, each of which refreshes the list. */
   const acts = useSignal(0);
   const shown = useSignal("");
-  const answer = usePolled(`schedules ${acts.value}`, EACH, schedules);
+  const answer = usePolling(`schedules ${acts.value}`, REFRESH_SECONDS, loadSchedules);
   const { value, problem } = answer.value;
   if (problem?.status === 404) return null;
   const act = async (name: string, verb: ScheduleVerb) => {
     try {
-      const { job_id: job, workflow_id: workflow } = await steerSchedule(name, verb);
+      const { job_id: job, workflow_id: workflow } = await controlSchedule(name, verb);
       const made = job ?? workflow;
-      showToast(`${workflow ? "Submitted a workflow from schedule" : PAST[verb]} ${name}${made ? `: ${made}` : ""}`);
+      showToast(
+        `${workflow ? "Submitted a workflow from schedule" : DONE_TEXTS[verb]} ${name}${made ? `: ${made}` : ""}`,
+      );
     } catch (error) {
-      showError(`${WORDS[verb]}: ${name}`, error);
+      showError(`${VERB_LABELS[verb]}: ${name}`, error);
     }
     acts.value += 1;
   };
@@ -67,20 +73,26 @@ export function Schedules() {
   };
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
   return (
-    <Listing title="Schedules" polled={answer.value} columns={columns(act, open)} open={shown.value} empty={<None />}>
+    <PolledTable
+      title="Schedules"
+      pollState={answer.value}
+      columns={createColumns(act, open)}
+      openKey={shown.value}
+      empty={<NoSchedules />}
+    >
       {value?.some((row) => row.name === shown.value) && (
-        <Shown key={shown.value} name={shown.value}>
-          <Button onClick={() => void act(shown.value, "run")}>{WORDS.run}</Button>
+        <ScheduleDetails key={shown.value} name={shown.value}>
+          <Button onClick={() => void act(shown.value, "run")}>{VERB_LABELS.run}</Button>
           <Button class="danger" onClick={() => void remove(shown.value)}>
             Delete
           </Button>
-        </Shown>
+        </ScheduleDetails>
       )}
-    </Listing>
+    </PolledTable>
   );
 }
 
-function columns(
+function createColumns(
   act: (name: string, verb: ScheduleVerb) => Promise<void>,
   open: (name: string) => void,
 ): Column<Schedule>[] {
@@ -91,30 +103,38 @@ function columns(
       cell: ({ name }) => <TextButton onClick={() => open(name)}>{name}</TextButton>,
     },
     { id: "state", title: "state", cell: (row) => <StateLabel state={row.state} /> },
-    { id: "times", title: "runs", cell: (row) => <span class="num">{times(row)}</span> },
+    { id: "times", title: "runs", cell: (row) => <span class="num">{describeTimes(row)}</span> },
     { id: "type", title: "submits", cell: ({ type }) => type },
     {
       id: "next",
       title: "next run",
       cell: ({ next_run: next, state }) => (
         <span class="num" title={next ?? ""}>
-          {state === "active" && until(next, clusterTime(knownUntil.value))}
+          {state === "active" && formatTimeUntil(next, clusterTime(knownUntil.value))}
         </span>
       ),
     },
-    { id: "last", title: "last run", canWrap: true, cell: (row) => <Last row={row} /> },
+    { id: "last", title: "last run", canWrap: true, cell: (row) => <LastRun row={row} /> },
     numberColumn("count", "submitted", (row) => formatInteger(row.submitted)),
-    { id: "lacking", title: "did not run", cell: (row) => <span class={row.failed ? "bad" : ""}>{lacking(row)}</span> },
+    {
+      id: "lacking",
+      title: "did not run",
+      cell: (row) => <span class={row.failed ? "bad" : ""}>{describeMissed(row)}</span>,
+    },
     {
       id: "acts",
       title: <span class="visually-hidden">acts</span>,
       cell: (row) => (
         <span class="row acts">
-          {scheduleVerbs(row)
+          {allowedScheduleVerbs(row)
             .filter((verb) => verb !== "run")
             .map((verb) => (
-              <Button key={verb} aria-label={`${WORDS[verb]}: ${row.name}`} onClick={() => void act(row.name, verb)}>
-                {WORDS[verb]}
+              <Button
+                key={verb}
+                aria-label={`${VERB_LABELS[verb]}: ${row.name}`}
+                onClick={() => void act(row.name, verb)}
+              >
+                {VERB_LABELS[verb]}
               </Button>
             ))}
         </span>
@@ -123,10 +143,10 @@ function columns(
   ];
 }
 
-function Last({ row }: { row: Schedule }) {
+function LastRun({ row }: { row: Schedule }) {
   const { last_run: at, last_job_id: job, last_workflow_id: workflow, last_outcome: said } = row;
   if (!at) return <span class="soft">none yet</span>;
-  const text = brief(said ?? "", 200);
+  const text = truncate(said ?? "", 200);
   const name = job ?? workflow ?? "";
   // The reason for a skipped run names the earlier run.
   const place = name ? text.indexOf(name) : -1;
@@ -145,8 +165,8 @@ function Last({ row }: { row: Schedule }) {
 }
 
 /** Upcoming runs, the submitted job, and actions next to the name. */
-function Shown({ name, children }: { name: string; children: ComponentChildren }) {
-  const { value, problem } = useRequest((signal) => schedule(name, signal));
+function ScheduleDetails({ name, children }: { name: string; children: ComponentChildren }) {
+  const { value, problem } = useRequest((signal) => loadSchedule(name, signal));
   if (problem) return <ErrorMessage subject={`Schedule ${name}`} problem={problem} />;
   if (!value) return <LoadingRows rows={2} />;
   const { next_runs: next, job, workflow, overlap, catch_up: catches, timezone } = value;
@@ -171,7 +191,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
   );
 }
 
-function None() {
+function NoSchedules() {
   return (
     <EmptyMessage title="No schedule yet">
       <p>A schedule submits a job or a workflow at regular times. To add a schedule from a shell:</p>

@@ -16,21 +16,21 @@ import { LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { runAction, showError } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
 import { Playground } from "./playground";
-import { usePolled } from "./model/polled";
+import { usePolling } from "./model/polling";
 import {
-  bounds,
+  scalingLimits,
   deleteService,
-  drained,
-  may,
-  modelText,
-  pageOf,
-  readiness,
-  reason,
+  describeDrain,
+  hasScope,
+  formatModel,
+  requestPageLink,
+  formatReadiness,
+  explainState,
   scaleService,
-  service,
-  serviceVerbs,
-  steerService,
-  writes,
+  loadService,
+  allowedServiceVerbs,
+  controlService,
+  canWriteLog,
   type ServiceVerb,
 } from "./model/services";
 import { openReplica, openService, state } from "./model/state";
@@ -38,13 +38,15 @@ import { openReplica, openService, state } from "./model/state";
 const LogView = lazy(() => import("../../logs/view").then((part) => part.LogView), 3);
 
 /** Interval in seconds between requests, and number of responses in the small charts. */
-const EACH = 2;
-const LATELY = 60;
+const REFRESH_SECONDS = 2;
+const HISTORY_LENGTH = 60;
 
-export function ServicePart({ name }: { name: string }) {
+export function ServiceView({ name }: { name: string }) {
   /** Number of actions on this page, each of which refreshes the service. */
   const acts = useSignal(0);
-  const { value, problem } = usePolled(`${name} ${acts.value}`, EACH, (signal) => service(name, signal)).value;
+  const { value, problem } = usePolling(`${name} ${acts.value}`, REFRESH_SECONDS, (signal) =>
+    loadService(name, signal),
+  ).value;
   useLayoutEffect(
     () =>
       bindShortcuts({
@@ -61,13 +63,16 @@ export function ServicePart({ name }: { name: string }) {
       <p>
         <TextButton onClick={() => openService("")}>All services</TextButton>
       </p>
-      {problem && (connection.value === "live" || !value) && <Missing name={name} problem={problem} onRetry={again} />}
-      {problem?.status !== 404 && (value ? <Body row={value} onAct={again} /> : !problem && <LoadingRows rows={8} />)}
+      {problem && (connection.value === "live" || !value) && (
+        <MissingService name={name} problem={problem} onRetry={again} />
+      )}
+      {problem?.status !== 404 &&
+        (value ? <ServiceBody service={value} onChange={again} /> : !problem && <LoadingRows rows={8} />)}
     </div>
   );
 }
 
-function Missing({ name, problem, onRetry }: { name: string; problem: Problem; onRetry: () => void }) {
+function MissingService({ name, problem, onRetry }: { name: string; problem: Problem; onRetry: () => void }) {
   if (problem.status !== 404) return <ErrorMessage subject={`Service ${name}`} problem={problem} onRetry={onRetry} />;
   return (
     <p class="trouble" role="alert">
@@ -77,18 +82,18 @@ function Missing({ name, problem, onRetry }: { name: string; problem: Problem; o
 }
 
 interface Props {
-  row: Service;
-  onAct: () => void;
+  service: Service;
+  onChange: () => void;
 }
 
-function Body({ row, onAct }: Props) {
+function ServiceBody({ service: row, onChange: onAct }: Props) {
   return (
     <>
-      <Heading row={row} onAct={onAct} />
+      <Heading service={row} onChange={onAct} />
       <p class={row.failures ? "bad" : "soft"} role="status">
-        {reason(row, clusterTime(knownUntil.value))}
+        {explainState(row, clusterTime(knownUntil.value))}
       </p>
-      {!row.page && <Figures row={row} />}
+      {!row.page && <Measurements row={row} />}
       <Replicas row={row} />
       {!row.page && <Playground model={row.name} />}
       {row.asked && (
@@ -103,25 +108,33 @@ function Body({ row, onAct }: Props) {
 
 // -- actions --------------------------------------------------------------------------------------------------------
 
-const WORDS: Record<ServiceVerb, string> = { start: "Start", restart: "Restart", stop: "Stop" };
-const PAST: Record<ServiceVerb, string> = { start: "Starts", restart: "Restarts, one after the other", stop: "Stops" };
+const VERB_LABELS: Record<ServiceVerb, string> = { start: "Start", restart: "Restart", stop: "Stop" };
+const DONE_TEXTS: Record<ServiceVerb, string> = {
+  start: "Starts",
+  restart: "Restarts, one after the other",
+  stop: "Stops",
+};
 
-async function steer(row: Service, verb: ServiceVerb): Promise<void> {
+async function controlWithConfirmation(row: Service, verb: ServiceVerb): Promise<void> {
   const question = {
     title: `Stop ${row.name}?`,
-    text: `${drained(row)} Requests are refused until the service is started again.`,
+    text: `${describeDrain(row)} Requests are refused until the service is started again.`,
     buttonLabel: "Stop service",
     isDangerous: true,
   };
   if (verb === "stop" && !(await askConfirmation(question))) return;
-  await runAction(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
+  await runAction(
+    `${VERB_LABELS[verb]} ${row.name}`,
+    `${DONE_TEXTS[verb]}: ${row.name}`,
+    controlService(row.name, verb),
+  );
 }
 
 /** Open a service's page in a tab. The tab opens before the link is requested, because browsers block later pop-ups. */
-async function look(row: Service): Promise<void> {
+async function openPage(row: Service): Promise<void> {
   const tab = window.open("about:blank");
   try {
-    const url = await pageOf(row.name);
+    const url = await requestPageLink(row.name);
     if (tab) tab.location.replace(url);
     else location.assign(url);
   } catch (error) {
@@ -130,10 +143,10 @@ async function look(row: Service): Promise<void> {
   }
 }
 
-async function remove(row: Service): Promise<void> {
+async function deleteWithConfirmation(row: Service): Promise<void> {
   const question = {
     title: `Delete ${row.name}?`,
-    text: `${drained(row)} The configuration is deleted; the model stays. The name can be reused at once.`,
+    text: `${describeDrain(row)} The configuration is deleted; the model stays. The name can be reused at once.`,
     buttonLabel: "Delete service",
     isDangerous: true,
   };
@@ -141,7 +154,7 @@ async function remove(row: Service): Promise<void> {
   if (await runAction(`Delete ${row.name}`, `Deleted ${row.name}`, deleteService(row.name))) openService("");
 }
 
-function Heading({ row, onAct }: Props) {
+function Heading({ service: row, onChange: onAct }: Props) {
   const act = (work: Promise<void>) => void work.then(onAct);
   return (
     <>
@@ -149,22 +162,22 @@ function Heading({ row, onAct }: Props) {
         <h2>{row.name}</h2>
         <StateLabel state={row.state} />
         <span class="soft">
-          {row.engine} {modelText(row.model)}
+          {row.engine} {formatModel(row.model)}
         </span>
         <span class="grow" />
         {row.page && (
-          <Button disabled={!row.ready} onClick={() => void look(row)}>
+          <Button disabled={!row.ready} onClick={() => void openPage(row)}>
             Open
           </Button>
         )}
-        {may("run") ? (
+        {hasScope("run") ? (
           <>
-            {serviceVerbs(row).map((verb) => (
-              <Button key={verb} onClick={() => act(steer(row, verb))}>
-                {WORDS[verb]}
+            {allowedServiceVerbs(row).map((verb) => (
+              <Button key={verb} onClick={() => act(controlWithConfirmation(row, verb))}>
+                {VERB_LABELS[verb]}
               </Button>
             ))}
-            <Button class="danger" onClick={() => act(remove(row))}>
+            <Button class="danger" onClick={() => act(deleteWithConfirmation(row))}>
               Delete
             </Button>
           </>
@@ -173,16 +186,16 @@ function Heading({ row, onAct }: Props) {
         )}
       </div>
       <div class="row">
-        <span class="num">{readiness(row)}</span>
-        {may("run") && <Scale row={row} onAct={onAct} key={row.name} />}
+        <span class="num">{formatReadiness(row)}</span>
+        {hasScope("run") && <ScaleForm service={row} onChange={onAct} key={row.name} />}
       </div>
     </>
   );
 }
 
-function Scale({ row, onAct }: Props) {
+function ScaleForm({ service: row, onChange: onAct }: Props) {
   const typed = useSignal<string | undefined>(undefined);
-  const { least, most } = bounds(row);
+  const { min: least, max: most } = scalingLimits(row);
   const text = typed.value ?? String(row.replicas);
   const wanted = /^\d{1,3}$/.test(text.trim()) ? Number(text) : Number.NaN;
   const wrong = !(wanted >= least && wanted <= most);
@@ -192,7 +205,7 @@ function Scale({ row, onAct }: Props) {
     const fewer = row.replicas - wanted;
     const question = {
       title: `Scale ${row.name} from ${row.replicas} to ${wanted}?`,
-      text: drained(row),
+      text: describeDrain(row),
       buttonLabel: `Scale to ${wanted}`,
       isDangerous: true,
     };
@@ -246,22 +259,22 @@ function Scale({ row, onAct }: Props) {
 
 // -- the last minute --------------------------------------------------------------------------------------------------
 
-type Known = readonly (number | null)[];
+type KnownValues = readonly (number | null)[];
 
 /** Return the latest values of a measurement, oldest first. */
-function useLately(row: Service, figure: (row: Service) => number | null | undefined): Known {
+function useHistory(row: Service, figure: (row: Service) => number | null | undefined): KnownValues {
   const list = useRef<{ of: Service | undefined; values: (number | null)[] }>({ of: undefined, values: [] });
   if (list.current.of !== row)
-    list.current = { of: row, values: [...list.current.values, figure(row) ?? null].slice(-LATELY) };
+    list.current = { of: row, values: [...list.current.values, figure(row) ?? null].slice(-HISTORY_LENGTH) };
   return list.current.values;
 }
 
-function Figures({ row }: { row: Service }) {
+function Measurements({ row }: { row: Service }) {
   const { last_minute: lately } = row;
-  const requests = useLately(row, (each) => each.last_minute.requests_per_second);
-  const time = useLately(row, (each) => each.last_minute.median_seconds);
-  const first = useLately(row, (each) => each.last_minute.median_first_token_seconds);
-  const tokens = useLately(row, (each) => each.last_minute.answer_tokens_per_second);
+  const requests = useHistory(row, (each) => each.last_minute.requests_per_second);
+  const time = useHistory(row, (each) => each.last_minute.median_seconds);
+  const first = useHistory(row, (each) => each.last_minute.median_first_token_seconds);
+  const tokens = useHistory(row, (each) => each.last_minute.answer_tokens_per_second);
   const each = lately.median_stream_tokens_per_second;
   const list: Headline[] = [
     {
@@ -390,7 +403,7 @@ function Replicas({ row }: { row: Service }) {
       </div>
       {job && (shown || job === dead) && (
         <section class="part stack" aria-label={`Log of ${job}`}>
-          {shown && !writes(shown) ? (
+          {shown && !canWriteLog(shown) ? (
             <p class="soft">The replica writes no log while it is {shown.state}.</p>
           ) : (
             <LogView key={`${job} ${Boolean(shown)}`} job={job} unit={0} running={Boolean(shown)} />

@@ -13,19 +13,19 @@ import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
 import { Playground } from "./playground";
-import { usePolled } from "./model/polled";
-import { chosen, models, modelText, readiness, reason, services } from "./model/services";
-import { asksOnly, openService, state } from "./model/state";
+import { usePolling } from "./model/polling";
+import { selectModel, loadModels, formatModel, formatReadiness, explainState, loadServices } from "./model/services";
+import { canOnlyInfer, openService, state } from "./model/state";
 
-const ServicePart = lazy(() => import("./service").then((part) => part.ServicePart));
+const ServicePart = lazy(() => import("./service").then((part) => part.ServiceView));
 
 /** Interval in seconds between requests for the list. */
-const EACH = 3;
+const REFRESH_SECONDS = 3;
 
 export function Services() {
-  if (asksOnly.value) return <Alone />;
+  if (canOnlyInfer.value) return <ModelsOnly />;
   const name = state.service.value;
-  return name ? <ServicePart name={name} key={name} /> : <List />;
+  return name ? <ServicePart name={name} key={name} /> : <ServiceList />;
 }
 
 const COLUMNS: Column<Service>[] = [
@@ -35,18 +35,18 @@ const COLUMNS: Column<Service>[] = [
     canWrap: true,
     cell: ({ name }) => <TextButton onClick={() => openService(name)}>{name}</TextButton>,
   },
-  { id: "state", title: "state", canWrap: true, cell: (row) => <Health of={row} /> },
+  { id: "state", title: "state", canWrap: true, cell: (row) => <Health service={row} /> },
   {
     id: "engine",
     title: "engine and model",
     canWrap: true,
     cell: ({ engine, model }) => (
       <>
-        {engine} <span class="soft">{modelText(model)}</span>
+        {engine} <span class="soft">{formatModel(model)}</span>
       </>
     ),
   },
-  { id: "replicas", title: "replicas", cell: (row) => <span class="num">{readiness(row)}</span> },
+  { id: "replicas", title: "replicas", cell: (row) => <span class="num">{formatReadiness(row)}</span> },
   numberColumn("now", "requests now", (row) => formatInteger(row.requests)),
   numberColumn("rate", "requests/s", ({ last_minute: lately }) => formatCompact(lately.requests_per_second)),
   numberColumn("time", "time, median", ({ last_minute: lately }) => formatSeconds(lately.median_seconds)),
@@ -55,17 +55,17 @@ const COLUMNS: Column<Service>[] = [
 ];
 
 /** State in one word, and its reason. */
-function Health({ of: row }: { of: Service }) {
+function Health({ service: row }: { service: Service }) {
   return (
     <>
       <StateLabel state={row.state} />
-      <div class="small soft">{reason(row, clusterTime(knownUntil.value))}</div>
+      <div class="small soft">{explainState(row, clusterTime(knownUntil.value))}</div>
     </>
   );
 }
 
-function List() {
-  const { value, problem } = usePolled("services", EACH, services).value;
+function ServiceList() {
+  const { value, problem } = usePolling("services", REFRESH_SECONDS, loadServices).value;
   if (!value && problem) return <ErrorMessage subject="List of services" problem={problem} />;
   if (!value) return <LoadingRows rows={6} />;
   const total = value.reduce((sum, { last_minute: lately }) => sum + lately.requests_per_second, 0);
@@ -84,7 +84,7 @@ function List() {
           columns={COLUMNS}
           rows={value}
           rowKey={(row) => row.name}
-          empty={<None />}
+          empty={<NoServices />}
           class="cards service-table"
         />
       </div>
@@ -92,7 +92,7 @@ function List() {
   );
 }
 
-function None() {
+function NoServices() {
   return (
     <EmptyMessage title="No service yet">
       <p>
@@ -114,12 +114,12 @@ function None() {
 
 // -- users with only the scope infer --------------------------------------------------------------------------------
 
-function Alone() {
-  const { value: list, problem, repeat: again } = useRequest(models, [session.value?.token_id]);
+function ModelsOnly() {
+  const { value: list, problem, repeat: again } = useRequest(loadModels, [session.value?.token_id]);
   useLayoutEffect(() => bindShortcuts({ u: { text: "reload the list of models", run: again } }), []);
   if (problem) return <ErrorMessage subject="List of models" problem={problem} onRetry={again} />;
   if (!list) return <LoadingRows rows={3} />;
-  const model = chosen(list, state.service.value)?.id;
+  const model = selectModel(list, state.service.value)?.id;
   if (!model) return <EmptyMessage title="No service of this tenant serves a model yet" />;
   return (
     <section class="stack services">

@@ -13,91 +13,91 @@ import { now } from "../../ui/page";
 import { EmptyMessage, LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
 import { jobColor, assignColors } from "./model/colors";
-import { titleOfJob } from "./model/names";
-import { usePolled } from "./model/polled";
+import { knownJobTitle } from "./model/names";
+import { usePolling } from "./model/polling";
 import {
-  busy,
-  edges,
-  knownUntil,
+  busyShares,
+  spanEdges,
+  laneKnownUntil,
   laneHeight,
-  runsOf,
+  findRuns,
   spanAt,
-  UNTOLD,
-  worksOf,
-  xOf,
+  HIDDEN_WORK,
+  sumWork,
+  timeToX,
   type Frame,
   type Run,
 } from "./model/spans";
-import { fleet, open, paused } from "./model/state";
+import { fleet, openJob, isPaused } from "./model/state";
 import { Swatch } from "./swatch";
 
-const SECONDS = 600;
+const STREAM_SECONDS = 600;
 const REFRESH_SECONDS = 3;
-const AXIS = 20;
+const AXIS_HEIGHT = 20;
 const TICKS = [0, 120, 240, 360, 480, 600];
 /** Hint how to open a job; touch screens have no hover. */
-const HANDS = matchMedia("(hover: none)").matches
+const POINTER_HINT = matchMedia("(hover: none)").matches
   ? "tap a bar to open the job"
   : "point at a bar for details, click it to open the job";
 /** Maximum number of jobs named below the picture. */
-const MOST_NAMED = 6;
-const SANS = "12px system-ui, sans-serif";
-const MONO = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
+const MAX_NAMED = 6;
+const SANS_FONT = "12px system-ui, sans-serif";
+const MONO_FONT = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 
 /** Milliseconds by which this machine's clock is behind the cluster's. */
-const skew = signal(0);
+const clockOffsetMs = signal(0);
 
-async function ask(control: AbortSignal): Promise<Stream> {
-  const stream = await get<Stream>("/api/stream", { seconds: SECONDS }, control);
-  skew.value = stream.to * 1000 - Date.now();
+async function loadStream(control: AbortSignal): Promise<Stream> {
+  const stream = await get<Stream>("/api/stream", { seconds: STREAM_SECONDS }, control);
+  clockOffsetMs.value = stream.to * 1000 - Date.now();
   assignColors(stream);
   return stream;
 }
 
 /** Cluster time in seconds since 1970. */
-const cluster = computed(() => (now.value + skew.value) / 1000);
+const clusterSeconds = computed(() => (now.value + clockOffsetMs.value) / 1000);
 
 /** A stream up to a time, with the known time of each lane. */
-interface Shown {
+interface StreamView {
   stream: Stream;
   to: number;
   known: readonly number[];
 }
 
 export function WorkerStream() {
-  const polled = usePolled("stream", REFRESH_SECONDS, ask);
-  const held = useSignal<{ stream: Stream; to: number } | undefined>(undefined);
+  const polled = usePolling("stream", REFRESH_SECONDS, loadStream);
+  const frozenStream = useSignal<{ stream: Stream; to: number } | undefined>(undefined);
   const { value, problem } = polled.value;
   if (!value) return problem ? <ErrorMessage subject="worker stream" problem={problem} /> : <LoadingRows rows={4} />;
-  if (paused.value && !held.peek()) held.value = { stream: value, to: cluster.peek() };
-  if (!paused.value && held.peek()) held.value = undefined;
-  return <Lanes stream={held.value?.stream ?? value} until={held.value?.to} answers={!problem} />;
+  if (isPaused.value && !frozenStream.peek()) frozenStream.value = { stream: value, to: clusterSeconds.peek() };
+  if (!isPaused.value && frozenStream.peek()) frozenStream.value = undefined;
+  return <Lanes stream={frozenStream.value?.stream ?? value} until={frozenStream.value?.to} hasResponses={!problem} />;
 }
 
-function frameOf(stream: Stream, width: number, to: number): Frame {
+function createFrame(stream: Stream, width: number, to: number): Frame {
   const left = width < 480 ? 72 : 132;
   return {
     left,
     top: 0,
     width: Math.max(1, width - left - 8),
     lane: laneHeight(stream.lanes.length),
-    from: to - SECONDS,
+    from: to - STREAM_SECONDS,
     to,
   };
 }
 
-function describe({ stream, to, known }: Shown, span: Span): string {
+function describeSpan({ stream, to, known }: StreamView, span: Span): string {
   const lane = stream.lanes[span.lane]?.lane ?? "";
   const until = known[span.lane] ?? to;
   const end = span.open ? until : span.end;
-  const sees = until >= to - 1;
-  const what = span.untold
-    ? UNTOLD
+  const isCurrent = until >= to - 1;
+  const work = span.untold
+    ? HIDDEN_WORK
     : span.job_id
-      ? titleOfJob(span.job_id, span.type)
+      ? knownJobTitle(span.job_id, span.type)
       : formatCount(span.jobs, "small job");
-  const fate = span.open
-    ? sees
+  const outcome = span.open
+    ? isCurrent
       ? "computing now"
       : "not known since"
     : span.lost
@@ -106,21 +106,21 @@ function describe({ stream, to, known }: Shown, span: Span): string {
         ? formatCount(span.leases, "lease")
         : formatAmount(span.units ?? "", "unit");
   return (
-    `${lane}: ${what}, ${formatClock(span.start * 1000)} to ${span.open && sees ? "now" : formatClock(end * 1000)}, ` +
-    `${formatSeconds(end - span.start)}, ${fate}`
+    `${lane}: ${work}, ${formatClock(span.start * 1000)} to ${span.open && isCurrent ? "now" : formatClock(end * 1000)}, ` +
+    `${formatSeconds(end - span.start)}, ${outcome}`
   );
 }
 
-function Lanes({ stream, until, answers }: { stream: Stream; until: number | undefined; answers: boolean }) {
+function Lanes({ stream, until, hasResponses }: { stream: Stream; until: number | undefined; hasResponses: boolean }) {
   const hovered = useSignal<Span | undefined>(undefined);
-  const shown = (): Shown => {
-    const to = until ?? cluster.value;
-    return { stream, to, known: knownUntil(stream, to, answers && age.value === "live") };
+  const currentView = (): StreamView => {
+    const to = until ?? clusterSeconds.value;
+    return { stream, to, known: laneKnownUntil(stream, to, hasResponses && age.value === "live") };
   };
-  const canvas = useCanvas((context, width) => draw(context, width, shown()));
+  const canvas = useCanvas((context, width) => draw(context, width, currentView()));
   if (!stream.lanes.length) return <NoLanes />;
-  const { to, known } = shown();
-  const shares = busy(stream, to - SECONDS, to, known);
+  const { to, known } = currentView();
+  const shares = busyShares(stream, to - STREAM_SECONDS, to, known);
   const mean = shares.reduce((sum, each) => sum + each, 0) / shares.length;
   const computing = stream.spans.filter((span) => span.open && (known[span.lane] ?? to) >= to - 1).length;
   const summary =
@@ -128,35 +128,35 @@ function Lanes({ stream, until, answers }: { stream: Stream; until: number | und
     `time computing; ${computing} compute now.`;
   const find = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    const [x, y, at] = [event.clientX - box.left, event.clientY - box.top, shown()];
-    return spanAt(stream, x, y, frameOf(stream, box.width, at.to), at.known);
+    const [x, y, at] = [event.clientX - box.left, event.clientY - box.top, currentView()];
+    return spanAt(stream, x, y, createFrame(stream, box.width, at.to), at.known);
   };
-  const height = stream.lanes.length * laneHeight(stream.lanes.length) + AXIS;
+  const height = stream.lanes.length * laneHeight(stream.lanes.length) + AXIS_HEIGHT;
   return (
     <Figure
       title="Worker stream, last 10 minutes"
       summary={summary}
-      getTable={() => twinOf(shown())}
-      note={<Key shown={shown()} mean={mean} />}
+      getTable={() => createTable(currentView())}
+      note={<StreamLegend shown={currentView()} mean={mean} />}
     >
       <div
         class="lanes"
         style={{ height: `${height}px` }}
         onMouseMove={(event) => (hovered.value = find(event))}
         onMouseLeave={() => (hovered.value = undefined)}
-        onClick={(event) => ((span) => span?.job_id && open(span.job_id))(find(event))}
+        onClick={(event) => ((span) => span?.job_id && openJob(span.job_id))(find(event))}
         data-hit={hovered.value?.job_id ? "true" : undefined}
       >
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {hovered.value ? describe(shown(), hovered.value) : `Each bar is a job on a lane; ${HANDS}.`}
+        {hovered.value ? describeSpan(currentView(), hovered.value) : `Each bar is a job on a lane; ${POINTER_HINT}.`}
       </p>
     </Figure>
   );
 }
 
-function twinOf({ stream, to, known }: Shown) {
+function createTable({ stream, to, known }: StreamView) {
   const end = (span: Span) => (span.open ? Math.min(to, known[span.lane] ?? to) : span.end);
   return {
     head: ["lane", "kind", "job", "from", "to", "seconds", "units"],
@@ -185,20 +185,20 @@ function NoLanes() {
 }
 
 /** Jobs with the most lane time, and explanations of the picture. */
-function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: number }) {
-  const works = worksOf(stream, to - SECONDS, to, known);
-  const rest = works.length - MOST_NAMED;
+function StreamLegend({ shown: { stream, to, known }, mean }: { shown: StreamView; mean: number }) {
+  const works = sumWork(stream, to - STREAM_SECONDS, to, known);
+  const rest = works.length - MAX_NAMED;
   return (
     <ul class="legend">
       <li>
         <span class="num">{formatPercent(mean)}</span> busy
       </li>
-      {works.slice(0, MOST_NAMED).map(({ job, kind, share }) => (
+      {works.slice(0, MAX_NAMED).map(({ job, kind, share }) => (
         <li key={job || kind}>
           <Swatch job={job} />
           {job ? (
-            <TextButton onClick={() => open(job)}>{titleOfJob(job, kind)}</TextButton>
-          ) : kind === UNTOLD ? (
+            <TextButton onClick={() => openJob(job)}>{knownJobTitle(job, kind)}</TextButton>
+          ) : kind === HIDDEN_WORK ? (
             kind
           ) : (
             `small jobs: ${kind}`
@@ -208,7 +208,7 @@ function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: numbe
       ))}
       {rest > 0 && <li>and {formatCount(rest, "more job")}</li>}
       {stream.resolution_seconds > 0 && <li>pieces within {formatSeconds(stream.resolution_seconds)} are joined</li>}
-      {stream.complete_since > stream.to - SECONDS && (
+      {stream.complete_since > stream.to - STREAM_SECONDS && (
         <li>complete since {formatClock(stream.complete_since * 1000)}</li>
       )}
     </ul>
@@ -219,16 +219,16 @@ function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: numbe
 
 type Box = [x: number, y: number, width: number, height: number];
 
-function draw(context: CanvasRenderingContext2D, width: number, shown: Shown): void {
+function draw(context: CanvasRenderingContext2D, width: number, shown: StreamView): void {
   const { stream, to, known } = shown;
-  const frame = frameOf(stream, width, to);
+  const frame = createFrame(stream, width, to);
   drawAxis(context, frame, stream.lanes.length * frame.lane);
   drawNames(context, frame, stream);
   for (const span of stream.spans) {
-    const extent = edges(span, frame, known[span.lane]);
+    const extent = spanEdges(span, frame, known[span.lane]);
     if (extent) drawSpan(context, boxOf(frame, span.lane, ...extent), span);
   }
-  if (frame.lane >= 14) for (const run of runsOf(stream, to, known)) drawName(context, frame, run);
+  if (frame.lane >= 14) for (const run of findRuns(stream, to, known)) drawName(context, frame, run);
   for (const [lane, until] of known.entries()) drawUnknown(context, frame, lane, until);
 }
 
@@ -238,10 +238,10 @@ function boxOf(frame: Frame, lane: number, from: number, to: number): Box {
 }
 
 function drawSpan(context: CanvasRenderingContext2D, box: Box, span: Span): void {
-  const color = jobColor(span.job_id ?? "") ?? { series: 5, hatched: false };
+  const color = jobColor(span.job_id ?? "") ?? { series: 5, isHatched: false };
   context.fillStyle = token(`series-${color.series}`);
   context.fillRect(...box);
-  if (color.hatched) hatch(context, box, token("bg"));
+  if (color.isHatched) drawHatching(context, box, token("bg"));
   if (!span.lost) return;
   context.fillStyle = token("bad");
   context.fillRect(box[0] + box[2] - 3, box[1], 3, box[3]);
@@ -250,14 +250,14 @@ function drawSpan(context: CanvasRenderingContext2D, box: Box, span: Span): void
 /** Draw a job's name in its bars, cut at their end; omitted if too little space remains. */
 function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): void {
   const [from, to] = [
-    Math.max(frame.left, xOf(run.start, frame)),
-    Math.min(frame.left + frame.width, xOf(run.end, frame)),
+    Math.max(frame.left, timeToX(run.start, frame)),
+    Math.min(frame.left + frame.width, timeToX(run.end, frame)),
   ];
-  context.font = SANS;
-  const name = fitting(context, run.job ? titleOfJob(run.job, run.kind) : run.kind, to - from - 10);
+  context.font = SANS_FONT;
+  const name = shortenToWidth(context, run.job ? knownJobTitle(run.job, run.kind) : run.kind, to - from - 10);
   if (!name) return;
   const color = jobColor(run.job);
-  if (color?.hatched) {
+  if (color?.isHatched) {
     // Text is unreadable on stripes of its own color.
     context.fillStyle = token(`series-${color.series}`);
     context.fillRect(from + 1, run.lane * frame.lane + 3, context.measureText(name).width + 8, frame.lane - 6);
@@ -269,23 +269,23 @@ function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): vo
 }
 
 /** Return a text shortened to a width; empty if only a few letters would fit. */
-function fitting(context: CanvasRenderingContext2D, text: string, room: number): string {
+function shortenToWidth(context: CanvasRenderingContext2D, text: string, maxWidth: number): string {
   const wide = context.measureText(text).width;
-  if (wide <= room) return text;
-  const letters = Math.floor((text.length * room) / wide) - 1;
+  if (wide <= maxWidth) return text;
+  const letters = Math.floor((text.length * maxWidth) / wide) - 1;
   return letters >= 4 ? `${text.slice(0, letters)}…` : "";
 }
 
 /** Draw a lane whose work is unknown. */
 function drawUnknown(context: CanvasRenderingContext2D, frame: Frame, lane: number, until: number): void {
-  const from = Math.max(frame.left, xOf(until, frame));
+  const from = Math.max(frame.left, timeToX(until, frame));
   const box = boxOf(frame, lane, from, frame.left + frame.width);
   if (box[2] < 2) return;
   context.fillStyle = token("sunken");
   context.fillRect(...box);
-  hatch(context, box, token("line-strong"));
+  drawHatching(context, box, token("line-strong"));
   if (frame.lane < 14 || box[2] < 80) return;
-  context.font = SANS;
+  context.font = SANS_FONT;
   context.fillStyle = token("sunken");
   context.fillRect(box[0] + 6, box[1] + 2, 66, box[3] - 4);
   context.fillStyle = token("ink-soft");
@@ -294,7 +294,7 @@ function drawUnknown(context: CanvasRenderingContext2D, frame: Frame, lane: numb
   context.fillText("not known", box[0] + 10, (lane + 0.5) * frame.lane);
 }
 
-function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: Box, color: string): void {
+function drawHatching(context: CanvasRenderingContext2D, [x, y, width, height]: Box, color: string): void {
   if (width < 3 || height < 4) return;
   context.save();
   context.beginPath();
@@ -312,12 +312,12 @@ function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: Box, co
 }
 
 function drawAxis(context: CanvasRenderingContext2D, frame: Frame, height: number): void {
-  context.font = SANS;
+  context.font = SANS_FONT;
   context.textBaseline = "alphabetic";
   const few = frame.width < 420;
   for (const ago of TICKS) {
     if (few && ago % 300) continue;
-    const x = Math.round(xOf(frame.to - ago, frame)) + 0.5;
+    const x = Math.round(timeToX(frame.to - ago, frame)) + 0.5;
     context.strokeStyle = token("line");
     context.beginPath();
     context.moveTo(x, 0);
@@ -330,19 +330,19 @@ function drawAxis(context: CanvasRenderingContext2D, frame: Frame, height: numbe
 }
 
 /** Return a worker's condition if it is not working normally. */
-function condition(worker: Worker | undefined): "lost" | "drained" | "" {
+function workerCondition(worker: Worker | undefined): "lost" | "drained" | "" {
   if (!worker) return "";
   if (!worker.live) return "lost";
   return worker.draining ? "drained" : "";
 }
 
 /** Minimum space in letters of a name before its condition is displayed next to it. */
-const ROOM_FOR_WORDS = 16;
+const MIN_NAME_LETTERS = 16;
 /** Half the height of a letter in pixels, so that the first name is fully visible. */
 const HALF_LETTER = 6;
 
 function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stream): void {
-  context.font = MONO;
+  context.font = MONO_FONT;
   context.textAlign = "right";
   context.textBaseline = "middle";
   const most = Math.floor((frame.left - 12) / 7.3);
@@ -352,8 +352,8 @@ function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stre
     context.fillStyle = token("line");
     context.fillRect(frame.left, (place + 1) * frame.lane - 0.5, frame.width, 0.5);
     if (place % every) continue;
-    const how = condition(workers.get(worker));
-    const said = how && most >= ROOM_FOR_WORDS ? ` ${how}` : "";
+    const how = workerCondition(workers.get(worker));
+    const said = how && most >= MIN_NAME_LETTERS ? ` ${how}` : "";
     context.fillStyle = token(how === "lost" ? "bad" : how ? "warn" : "ink-soft");
     const text = `${shortenMiddle(lane, most - said.length)}${said}`;
     context.fillText(text, frame.left - 6, Math.max(HALF_LETTER, (place + 0.5) * frame.lane));

@@ -7,32 +7,32 @@ import { Dialog } from "../../ui/dialog";
 import { KindForm } from "../../ui/submission";
 import { LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
-import { closeForm, draft, open } from "./model/state";
+import { closeForm, draft, openJob } from "./model/state";
 
 export function SubmitDialog() {
   if (!draft.value) return null;
   return (
     <Dialog title="New job" class="broad" onClose={() => closeForm()}>
-      <Form given={draft.value} />
+      <SubmitForm initialDraft={draft.value} />
     </Dialog>
   );
 }
 
-function Form({ given }: { given: Draft }) {
+function SubmitForm({ initialDraft }: { initialDraft: Draft }) {
   const { value: listed, problem, repeat: again } = useRequest(loadKinds);
   if (problem) return <ErrorMessage subject="list of kinds" problem={problem} onRetry={again} />;
   if (!listed) return <LoadingRows rows={6} />;
-  const kind = listed.find((each) => each.type === given.kind) ?? listed[0];
+  const kind = listed.find((each) => each.type === initialDraft.kind) ?? listed[0];
   return kind ? (
     <KindForm
       key={kind.type}
       kinds={listed}
       kind={kind}
-      draft={given}
+      draft={initialDraft}
       onChange={(next) => (draft.value = next)}
       onSubmitted={(job) => {
         closeForm();
-        open(job);
+        openJob(job);
       }}
     />
   ) : (

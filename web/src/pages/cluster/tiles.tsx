@@ -6,25 +6,25 @@ import { TextButton } from "../../ui/button";
 import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { jobColor } from "./model/colors";
-import { shownState, takesWork, urgency } from "./model/workers";
-import { titleOfJob } from "./model/names";
-import { fleet, go, open } from "./model/state";
+import { displayedState, acceptsWork, sortOrder } from "./model/workers";
+import { knownJobTitle } from "./model/names";
+import { fleet, openTab, openJob } from "./model/state";
 import { Swatch } from "./swatch";
 
 /** Maximum number of tiles; the tab Workers lists all workers. */
-const MOST_TILES = 24;
+const MAX_TILES = 24;
 /** Maximum number of separately drawn lanes per worker; more lanes become a bar. */
-const MOST_LANES = 32;
+const MAX_LANES = 32;
 
 export function Tiles() {
   const all = fleet.value.workers;
   // Workers keep their order. If there are too many, workers with problems are kept.
-  const kept = new Set([...all].sort((left, right) => urgency(left) - urgency(right)).slice(0, MOST_TILES));
+  const kept = new Set([...all].sort((left, right) => sortOrder(left) - sortOrder(right)).slice(0, MAX_TILES));
   const rest = all.length - kept.size;
   if (!all.length)
     return (
       <p class="soft">
-        No worker is live. <TextButton onClick={() => go("workers")}>How to start one</TextButton>
+        No worker is live. <TextButton onClick={() => openTab("workers")}>How to start one</TextButton>
       </p>
     );
   return (
@@ -36,7 +36,7 @@ export function Tiles() {
             <Tile key={worker.id} worker={worker} />
           ))}
       </ul>
-      {rest > 0 && <TextButton onClick={() => go("workers")}>All {all.length} workers</TextButton>}
+      {rest > 0 && <TextButton onClick={() => openTab("workers")}>All {all.length} workers</TextButton>}
     </>
   );
 }
@@ -47,7 +47,7 @@ function Tile({ worker }: { worker: Worker }) {
     <li data-live={live} data-worker={id}>
       <div class="row">
         <span class="mono grow">{id}</span>
-        <StateLabel state={shownState(worker)} />
+        <StateLabel state={displayedState(worker)} />
       </div>
       {live ? (
         <>
@@ -66,10 +66,11 @@ function Tile({ worker }: { worker: Worker }) {
           <p class="small clip">
             {job ? (
               <>
-                <Swatch job={job} /> <TextButton onClick={() => open(job)}>{titleOfJob(job, undefined)}</TextButton>
+                <Swatch job={job} />{" "}
+                <TextButton onClick={() => openJob(job)}>{knownJobTitle(job, undefined)}</TextButton>
               </>
             ) : (
-              <span class="soft">{takesWork(worker) ? "waits for work" : "accepts no new work"}</span>
+              <span class="soft">{acceptsWork(worker) ? "waits for work" : "accepts no new work"}</span>
             )}
           </p>
         </>
@@ -83,7 +84,7 @@ function Tile({ worker }: { worker: Worker }) {
 }
 
 function LaneCells({ lanes, busy, job }: { lanes: number; busy: number; job: string }) {
-  if (lanes > MOST_LANES) return <ProgressBar ratio={busy / lanes} label="busy lanes" />;
+  if (lanes > MAX_LANES) return <ProgressBar ratio={busy / lanes} label="busy lanes" />;
   const series = jobColor(job)?.series;
   const color = series && job ? `var(--series-${series})` : "var(--accent)";
   return (

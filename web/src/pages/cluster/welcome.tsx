@@ -7,9 +7,9 @@ import { session, type Kind } from "../../lib/api";
 import { loadKinds, submitJob } from "../../lib/jobs";
 import { Button } from "../../ui/button";
 import { showError, showToast } from "../../ui/toast";
-import { lineOf, parametersOf } from "./model/sample";
+import { formatCommand, parseParameters } from "./model/sample";
 import { fleet } from "./model/state";
-import { takesWork } from "./model/workers";
+import { acceptsWork } from "./model/workers";
 
 export function Welcome() {
   const list = useSignal<readonly Kind[]>([]);
@@ -26,19 +26,19 @@ export function Welcome() {
       <h2 id="welcome-title">No job has run on this cluster yet. Try one of these:</h2>
       <ul>
         {shown.map((kind) => (
-          <Card key={kind.type} kind={kind} />
+          <KindCard key={kind.type} kind={kind} />
         ))}
       </ul>
     </section>
   );
 }
 
-function Card({ kind: { type, summary, example } }: { kind: Kind }) {
+function KindCard({ kind: { type, summary, example } }: { kind: Kind }) {
   const busy = useSignal(false);
   const { hasPrograms: programs, page, exampleCommand: command = "" } = KINDS[type] ?? {};
-  const parameters = programs ? example : parametersOf(command);
+  const parameters = programs ? example : parseParameters(command);
   const served = fleet.value.workers.some(
-    (worker) => takesWork(worker) && (worker.device === "runner") === Boolean(programs),
+    (worker) => acceptsWork(worker) && (worker.device === "runner") === Boolean(programs),
   );
   // Programs need a logged-in user, regardless of the scopes of anonymous users.
   const allowed = canSubmit(type, session.value?.scopes ?? []) && !(programs && session.value?.token_id === null);
@@ -57,7 +57,7 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
     <li>
       <h3>{title}</h3>
       <p>{summary}</p>
-      <pre>{lineOf(type, parameters)}</pre>
+      <pre>{formatCommand(type, parameters)}</pre>
       {!served && (
         <p class="small soft">
           {programs

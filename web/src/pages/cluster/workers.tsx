@@ -10,18 +10,18 @@ import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { runAction } from "../../ui/toast";
-import { counts, titleOf } from "./model/counts";
-import { useDesired } from "./model/desired";
-import { runnersOf } from "./model/runners";
-import { titleOfJob } from "./model/names";
-import { fleet, open } from "./model/state";
-import { shownState } from "./model/workers";
+import { countWorkers, deviceTitle } from "./model/counts";
+import { useDesiredWorkers } from "./model/desired-workers";
+import { filterRunners } from "./model/runners";
+import { knownJobTitle } from "./model/names";
+import { fleet, openJob } from "./model/state";
+import { displayedState } from "./model/workers";
 import { Runners } from "./runners";
 
 /** Workers whose requested drain is not confirmed yet. */
-const asking = signal<ReadonlySet<string>>(new Set());
+const pendingDrains = signal<ReadonlySet<string>>(new Set());
 
-async function drain(worker: Worker): Promise<void> {
+async function drainWorker(worker: Worker): Promise<void> {
   const on = !worker.draining;
   const sure =
     !on ||
@@ -33,20 +33,20 @@ async function drain(worker: Worker): Promise<void> {
         `and accepts no new work until you resume it. Its jobs continue on other workers.`,
     }));
   if (!sure) return;
-  asking.value = new Set([...asking.value, worker.id]);
+  pendingDrains.value = new Set([...pendingDrains.value, worker.id]);
   const told = on ? `Draining ${worker.id}` : `Resumed ${worker.id}`;
   await runAction(`Drain ${worker.id}`, told, post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }));
-  asking.value = new Set([...asking.value].filter((id) => id !== worker.id));
+  pendingDrains.value = new Set([...pendingDrains.value].filter((id) => id !== worker.id));
 }
 
-function Drain({ worker }: { worker: Worker }) {
+function DrainButton({ worker }: { worker: Worker }) {
   if (!worker.live) return null;
   const text = worker.draining ? "Resume" : "Drain";
   return (
     <Button
-      disabled={asking.value.has(worker.id)}
+      disabled={pendingDrains.value.has(worker.id)}
       aria-label={`${text}: ${worker.id}`}
-      onClick={() => void drain(worker)}
+      onClick={() => void drainWorker(worker)}
     >
       {text}
     </Button>
@@ -71,7 +71,7 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) => worker.host && <span class="mono soft long-name">{worker.host}</span>,
   },
   { id: "device", title: "device", cell: (worker) => [worker.device, worker.cpu_level].join(" ") },
-  { id: "state", title: "state", cell: (worker) => <StateLabel state={shownState(worker)} /> },
+  { id: "state", title: "state", cell: (worker) => <StateLabel state={displayedState(worker)} /> },
   numberColumn("lanes", "busy lanes", (worker) => (worker.live ? `${worker.busy_lanes} of ${worker.lanes}` : "")),
   {
     id: "job",
@@ -79,8 +79,8 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) =>
       worker.live &&
       worker.job && (
-        <TextButton title={worker.job} onClick={() => open(worker.job ?? "")}>
-          {titleOfJob(worker.job, undefined)}
+        <TextButton title={worker.job} onClick={() => openJob(worker.job ?? "")}>
+          {knownJobTitle(worker.job, undefined)}
         </TextButton>
       ),
   },
@@ -125,17 +125,17 @@ const COLUMNS: Column<Worker>[] = [
     id: "act",
     title: <span class="visually-hidden">acts</span>,
     isNumeric: true,
-    cell: (worker) => <Drain worker={worker} />,
+    cell: (worker) => <DrainButton worker={worker} />,
   },
 ];
 
 export function Workers() {
   if (!hasSnapshot.value) return <LoadingRows rows={5} />;
   const { workers } = fleet.value;
-  const runners = runnersOf(workers);
+  const runners = filterRunners(workers);
   return (
     <>
-      <Counts />
+      <WorkerCounts />
       <div class="ages">
         <Table
           label="Workers"
@@ -151,15 +151,15 @@ export function Workers() {
   );
 }
 
-function Counts() {
+function WorkerCounts() {
   const { workers, status } = fleet.value;
-  const all = counts(workers, useDesired());
+  const all = countWorkers(workers, useDesiredWorkers());
   return (
     <div class="ages worker-counts">
       <dl class="figures">
         {all.map((count) => (
           <div key={count.device}>
-            <dt>{titleOf(count.device)}</dt>
+            <dt>{deviceTitle(count.device)}</dt>
             <dd>
               {count.live} live{count.desired !== undefined && `, ${count.desired} desired`}
             </dd>

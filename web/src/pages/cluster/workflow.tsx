@@ -20,37 +20,37 @@ import { StateLabel } from "../../ui/state";
 import { LoadingRows, type Column, numberColumn } from "../../ui/table";
 import { runAction, showError, showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { chooseAction, GraphView } from "./graph";
-import { brief } from "./model/brief";
+import { selectAction, GraphView } from "./graph";
+import { truncate } from "./model/truncate";
 import { openService, openWorkflow, state } from "./model/state";
-import { viewOf, type WorkflowView } from "./model/workflow-view";
+import { followWorkflow, type WorkflowView } from "./model/workflow-view";
 import {
-  actionDetail,
-  approve,
-  tallied,
+  loadAction,
+  approveAction,
+  countStates,
   firstFailure,
-  isOver,
-  offers,
-  secondsOf,
-  skippedBy,
-  steerWorkflow,
-  waitsFor,
+  hasEnded,
+  allowedVerbs,
+  actionSeconds,
+  countSkipped,
+  controlWorkflow,
+  allDependencies,
   type Structure,
 } from "./model/workflows";
 
-export function WorkflowPart({ id }: { id: string }) {
-  const view = useMemo(() => viewOf(id), [id]);
+export function WorkflowDetails({ id }: { id: string }) {
+  const view = useMemo(() => followWorkflow(id), [id]);
   useEffect(() => view.stop, [view]);
-  const [shown, problem] = [view.answer.value, view.problem.value];
+  const [shown, problem] = [view.workflow.value, view.problem.value];
   return (
     <section class="workflow stack" aria-label={`Workflow ${id}`}>
       <nav>
         <TextButton onClick={() => openWorkflow("")}>All workflows</TextButton>
       </nav>
       {shown && view.structure.value ? (
-        <Body view={view} shown={shown} structure={view.structure.value} problem={problem} />
+        <WorkflowBody view={view} workflow={shown} structure={view.structure.value} problem={problem} />
       ) : problem ? (
-        <Missing id={id} problem={problem} view={view} />
+        <MissingWorkflow id={id} problem={problem} view={view} />
       ) : (
         <LoadingRows rows={8} />
       )}
@@ -58,8 +58,9 @@ export function WorkflowPart({ id }: { id: string }) {
   );
 }
 
-function Missing({ id, problem, view }: { id: string; problem: Problem; view: WorkflowView }) {
-  if (problem.status !== 404) return <ErrorMessage subject={`Workflow ${id}`} problem={problem} onRetry={view.poke} />;
+function MissingWorkflow({ id, problem, view }: { id: string; problem: Problem; view: WorkflowView }) {
+  if (problem.status !== 404)
+    return <ErrorMessage subject={`Workflow ${id}`} problem={problem} onRetry={view.refresh} />;
   return (
     <p class="trouble" role="alert">
       There is no workflow {id}, or it belongs to another tenant.
@@ -69,14 +70,14 @@ function Missing({ id, problem, view }: { id: string; problem: Problem; view: Wo
 
 interface Props {
   view: WorkflowView;
-  shown: Workflow;
+  workflow: Workflow;
   structure: Structure;
 }
 
-function Body({ view, shown, structure, problem }: Props & { problem: Problem | undefined }) {
+function WorkflowBody({ view, workflow: shown, structure, problem }: Props & { problem: Problem | undefined }) {
   const list = state.look.value === "list";
-  const drawn = view.drawn.value;
-  const action = shown.actions[structure.place.get(state.action.value) ?? -1];
+  const drawn = view.graphLayout.value;
+  const action = shown.actions[structure.vertexOf.get(state.action.value) ?? -1];
   useLayoutEffect(
     () =>
       bindShortcuts({
@@ -86,13 +87,19 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
         },
         E: {
           text: "open the first failed action",
-          run: () => chooseAction(shown.actions[firstFailure(shown.actions) ?? -1]?.action_id ?? ""),
+          run: () => selectAction(shown.actions[firstFailure(shown.actions) ?? -1]?.action_id ?? ""),
         },
-        c: { text: "cancel the workflow, after a confirmation", run: () => void steer(view, shown, "cancel") },
-        r: { text: "retry the failed actions of the workflow", run: () => void steer(view, shown, "retry") },
+        c: {
+          text: "cancel the workflow, after a confirmation",
+          run: () => void controlWithConfirmation(view, shown, "cancel"),
+        },
+        r: {
+          text: "retry the failed actions of the workflow",
+          run: () => void controlWithConfirmation(view, shown, "retry"),
+        },
         Escape: {
           text: "close the action, then the workflow",
-          run: () => (state.action.peek() ? chooseAction("") : openWorkflow("")),
+          run: () => (state.action.peek() ? selectAction("") : openWorkflow("")),
         },
       }),
     [shown],
@@ -103,19 +110,19 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
       {problem && connection.value === "live" && <ErrorMessage subject="Workflow" problem={problem} />}
       {shown.waiting_because && <p>Waits: {shown.waiting_because}.</p>}
       <Failure shown={shown} structure={structure} />
-      <Services shown={shown} />
+      <WorkflowServices shown={shown} />
       <Approvals view={view} shown={shown} />
-      <Tools view={view} shown={shown} />
+      <GraphTools view={view} shown={shown} />
       <div class={`workflow-body ages ${action ? "with-drawer" : ""}`}>
         <div class="list">
           {list || !drawn ? (
-            <Actions shown={shown} />
+            <ActionList shown={shown} />
           ) : (
-            <GraphView view={view} shown={shown} structure={structure} drawn={drawn} />
+            <GraphView view={view} workflow={shown} structure={structure} graphLayout={drawn} />
           )}
         </div>
         {action && (
-          <ActionPanel key={action.action_id} view={view} shown={shown} structure={structure} action={action} />
+          <ActionPanel key={action.action_id} view={view} workflow={shown} structure={structure} action={action} />
         )}
       </div>
     </>
@@ -124,10 +131,11 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
 
 // -- above the graph --------------------------------------------------------------------------------------------------
 
-const WORDS = { cancel: "Cancel", retry: "Retry" } as const;
+const VERB_LABELS = { cancel: "Cancel", retry: "Retry" } as const;
 
-async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retry"): Promise<void> {
-  if (!offers(shown.state).includes(verb)) return showToast(`${WORDS[verb]}: the workflow is ${shown.state}`);
+async function controlWithConfirmation(view: WorkflowView, shown: Workflow, verb: "cancel" | "retry"): Promise<void> {
+  if (!allowedVerbs(shown.state).includes(verb))
+    return showToast(`${VERB_LABELS[verb]}: the workflow is ${shown.state}`);
   const question = {
     title: `Cancel workflow ${shown.name}?`,
     text: "Its jobs are cancelled, and no further action starts. Retry continues from there.",
@@ -136,13 +144,13 @@ async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retr
   };
   if (verb === "cancel" && !(await askConfirmation(question))) return;
   try {
-    const { notes = [] } = await steerWorkflow(shown.workflow_id, verb);
+    const { notes = [] } = await controlWorkflow(shown.workflow_id, verb);
     const said = ["Retried: the workflow continues from the failed actions", ...notes.slice(0, 3)].join(". ");
     showToast(verb === "cancel" ? "Cancel requested" : said);
   } catch (error) {
-    showError(`${WORDS[verb]} ${shown.name}`, error);
+    showError(`${VERB_LABELS[verb]} ${shown.name}`, error);
   }
-  view.poke();
+  view.refresh();
 }
 
 function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
@@ -158,19 +166,19 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
           since {formatTimestamp(shown.created)}, {formatSeconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
         </span>
         <span class="grow" />
-        {offers(shown.state).map((verb) => (
+        {allowedVerbs(shown.state).map((verb) => (
           <Button
             key={verb}
             class={verb === "cancel" ? "danger" : "primary"}
-            onClick={() => void steer(view, shown, verb)}
+            onClick={() => void controlWithConfirmation(view, shown, verb)}
           >
-            {WORDS[verb]}
+            {VERB_LABELS[verb]}
           </Button>
         ))}
       </div>
       {shown.description && (
         <p class="soft" title={shown.description}>
-          {brief(shown.description)}
+          {truncate(shown.description)}
         </p>
       )}
       <div class="progress wide">
@@ -189,14 +197,14 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
   const action = first === undefined ? undefined : shown.actions[first];
   if (first === undefined || !action) return null;
   const others = (shown.counts.failed ?? 1) - 1;
-  const skipped = skippedBy(structure, shown.actions, first);
+  const skipped = countSkipped(structure, shown.actions, first);
   return (
     <div class="trouble" role="alert">
       <p>
-        <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
+        <Button class="link mono" onClick={() => selectAction(action.action_id)}>
           {action.action_id}
         </Button>{" "}
-        failed{others > 0 && `, and ${formatInteger(others)} more`}: {brief(action.error ?? "no reason given")}
+        failed{others > 0 && `, and ${formatInteger(others)} more`}: {truncate(action.error ?? "no reason given")}
         {skipped > 0 && `. ${formatInteger(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
       </p>
     </div>
@@ -204,7 +212,7 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
 }
 
 /** Services of a failed workflow, which still use memory or a GPU. */
-function Services({ shown }: { shown: Workflow }) {
+function WorkflowServices({ shown }: { shown: Workflow }) {
   const left = shown.state === "failed" || shown.state === "cancelled" ? shown.services : [];
   return left.map((name) => (
     <p key={name}>
@@ -218,33 +226,31 @@ function Services({ shown }: { shown: Workflow }) {
 }
 
 /** Maximum number of displayed actions that wait for approval. */
-const MOST_APPROVALS = 5;
+const MAX_APPROVALS = 5;
 
 function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
   const waiting = shown.actions.filter((action) => action.state === "approval");
   if (!waiting.length) return null;
   return (
     <ul class="approvals" aria-label="Waits for approval">
-      {waiting.slice(0, MOST_APPROVALS).map((action) => (
+      {waiting.slice(0, MAX_APPROVALS).map((action) => (
         <li key={action.action_id} class="row">
           <StateLabel state="approval" text="Waits for approval:" />
-          <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
+          <Button class="link mono" onClick={() => selectAction(action.action_id)}>
             {action.action_id}
           </Button>
-          <Approve view={view} shown={shown} action={action} />
+          <ApproveButton view={view} shown={shown} action={action} />
         </li>
       ))}
-      {waiting.length > MOST_APPROVALS && (
-        <li class="soft">and {formatInteger(waiting.length - MOST_APPROVALS)} more</li>
-      )}
+      {waiting.length > MAX_APPROVALS && <li class="soft">and {formatInteger(waiting.length - MAX_APPROVALS)} more</li>}
     </ul>
   );
 }
 
-function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow; action: Action }) {
+function ApproveButton({ view, shown, action }: { view: WorkflowView; shown: Workflow; action: Action }) {
   const busy = useSignal(false);
   const give = async () => {
-    const next = shown.actions.filter((each) => waitsFor(each).includes(action.action_id));
+    const next = shown.actions.filter((each) => allDependencies(each).includes(action.action_id));
     const names = next.slice(0, 3).map((each) => each.action_id);
     const question = {
       title: `Approve ${action.action_id}?`,
@@ -256,9 +262,9 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
     if (busy.peek() || !(await askConfirmation(question))) return;
     busy.value = true;
     const { action_id: id } = action;
-    await runAction(`Approve ${id}`, `Approved ${id}`, approve(shown.workflow_id, id));
+    await runAction(`Approve ${id}`, `Approved ${id}`, approveAction(shown.workflow_id, id));
     busy.value = false;
-    view.poke();
+    view.refresh();
   };
   return (
     <Button class="primary" disabled={busy.value} onClick={() => void give()}>
@@ -267,14 +273,14 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
   );
 }
 
-const WAYS = [
+const PATHS = [
   ["critical", "Critical path"],
   ["failure", "Path to the failure"],
 ] as const;
 
-function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
-  const counts = tallied(shown.actions.map((action) => action.state));
-  const lit = view.lit.value;
+function GraphTools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
+  const counts = countStates(shown.actions.map((action) => action.state));
+  const lit = view.path.value;
   const way = state.way.value || (lit ? "failure" : "");
   return (
     <div class="row loose">
@@ -299,7 +305,7 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
       {state.look.value !== "list" && (
         <>
           <div class="segments" role="group" aria-label="Highlighted">
-            {WAYS.filter(([name]) => name === "critical" || firstFailure(shown.actions) !== undefined).map(
+            {PATHS.filter(([name]) => name === "critical" || firstFailure(shown.actions) !== undefined).map(
               ([name, title]) => (
                 <Button
                   key={name}
@@ -340,30 +346,30 @@ const COLUMNS: Column<Action>[] = [
     id: "action",
     title: "action",
     cell: ({ action_id: id }) => (
-      <Button class="link mono" onClick={() => chooseAction(id)}>
+      <Button class="link mono" onClick={() => selectAction(id)}>
         {id}
       </Button>
     ),
   },
   { id: "type", title: "type", cell: ({ action_type: type }) => type },
   { id: "state", title: "state", cell: (action) => <StateLabel state={action.state} /> },
-  numberColumn("progress", "progress", (action) => far(action)),
-  numberColumn("time", "time", (action) => formatSeconds(secondsOf(action, clusterTime(knownUntil.value)))),
-  { id: "after", title: "waits for", cell: (action) => <Names of={waitsFor(action)} /> },
+  numberColumn("progress", "progress", (action) => formatProgress(action)),
+  numberColumn("time", "time", (action) => formatSeconds(actionSeconds(action, clusterTime(knownUntil.value)))),
+  { id: "after", title: "waits for", cell: (action) => <ActionIds ids={allDependencies(action)} /> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
 ];
 
-function far({ items, progress, ended, state: name }: Action): string {
+function formatProgress({ items, progress, ended, state: name }: Action): string {
   if (items) return `${formatInteger(items.done)} of ${formatInteger(items.total)}`;
   return progress === null || ended || name === "done" ? "" : formatPercent(progress);
 }
 
-function Names({ of }: { of: readonly string[] }) {
-  const few = of.length <= 3;
-  return <span class="mono soft">{few ? of.join(", ") : `${of[0]} and ${formatInteger(of.length - 1)} more`}</span>;
+function ActionIds({ ids }: { ids: readonly string[] }) {
+  const few = ids.length <= 3;
+  return <span class="mono soft">{few ? ids.join(", ") : `${ids[0]} and ${formatInteger(ids.length - 1)} more`}</span>;
 }
 
-function Actions({ shown }: { shown: Workflow }) {
+function ActionList({ shown }: { shown: Workflow }) {
   const wanted = state.states.value;
   const rows = wanted ? shown.actions.filter((action) => action.state === wanted) : shown.actions;
   if (!rows.length) return <p class="soft">No action is in this state.</p>;
@@ -381,37 +387,39 @@ function Actions({ shown }: { shown: Workflow }) {
 
 // -- one action -------------------------------------------------------------------------------------------------------
 
-function ActionPanel({ view, shown, structure, action }: Props & { action: Action }) {
+function ActionPanel({ view, workflow: shown, structure, action }: Props & { action: Action }) {
   const id = action.action_id;
   const { value: detail, problem } = useRequest(
-    (signal) => actionDetail(shown.workflow_id, id, signal),
+    (signal) => loadAction(shown.workflow_id, id, signal),
     [action.state, action.items?.done],
   );
-  const vertex = structure.place.get(id) ?? -1;
-  const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.boxOfVertex[vertex] ?? -1];
+  const vertex = structure.vertexOf.get(id) ?? -1;
+  const box = view.graphLayout.value?.boxes.members[view.graphLayout.value.boxes.boxOfVertex[vertex] ?? -1];
   const after = (structure.graph.children[vertex] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
   const { parameters, result, item_jobs: jobs = [] } = detail ?? {};
   return (
     <aside class="drawer" aria-label={`Action ${id}`}>
       <header class="row">
         <h2 class="mono grow">{id}</h2>
-        <Button class="plain" onClick={() => chooseAction("")}>
+        <Button class="plain" onClick={() => selectAction("")}>
           Close
         </Button>
       </header>
       <div class="row">
         <StateLabel state={action.state} />
         <span class="soft">{action.action_type}</span>
-        {action.state === "approval" && <Approve view={view} shown={shown} action={action} />}
+        {action.state === "approval" && <ApproveButton view={view} shown={shown} action={action} />}
       </div>
       {action.error && <p class={action.state === "failed" ? "trouble" : "soft"}>{action.error}</p>}
-      {action.job_id && <JobPart id={action.job_id} />}
-      {box && box.length > 1 && state.look.value !== "list" && <Siblings shown={shown} members={box} chosen={action} />}
-      <Facts action={action} />
-      {jobs.length > 0 && <Items jobs={jobs} total={action.items?.total ?? jobs.length} />}
-      <Near title="Waits for" ids={action.dependencies} shown={shown} structure={structure} />
-      <Near title="Waits for the end of" ids={action.after_any} shown={shown} structure={structure} />
-      <Near title="Waits for it" ids={after} shown={shown} structure={structure} />
+      {action.job_id && <ActionJob id={action.job_id} />}
+      {box && box.length > 1 && state.look.value !== "list" && (
+        <Siblings shown={shown} members={box} selected={action} />
+      )}
+      <ActionFacts action={action} />
+      {jobs.length > 0 && <ActionItems jobs={jobs} total={action.items?.total ?? jobs.length} />}
+      <Neighbors title="Waits for" ids={action.dependencies} shown={shown} structure={structure} />
+      <Neighbors title="Waits for the end of" ids={action.after_any} shown={shown} structure={structure} />
+      <Neighbors title="Waits for it" ids={after} shown={shown} structure={structure} />
       {problem && connection.value === "live" && <ErrorMessage subject="Parameters" problem={problem} />}
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
@@ -430,17 +438,17 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
 }
 
 /** Jobs of an action that runs once per item. */
-function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number }) {
-  const order = tallied(jobs.map((job) => job.state)).map(([name]) => name);
+function ActionItems({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number }) {
+  const order = countStates(jobs.map((job) => job.state)).map(([name]) => name);
   const sorted = [...jobs].sort((left, right) => order.indexOf(left.state) - order.indexOf(right.state));
-  const rest = total - Math.min(jobs.length, MOST_NAMES);
+  const rest = total - Math.min(jobs.length, MAX_NAMES);
   return (
     <section class="part">
       <h3>
         Items <span class="num">{formatInteger(total)}</span>
       </h3>
       <ul>
-        {sorted.slice(0, MOST_NAMES).map(({ index, state: name, job_id: job, error }) => (
+        {sorted.slice(0, MAX_NAMES).map(({ index, state: name, job_id: job, error }) => (
           <li key={index}>
             <span class="row">
               <StateLabel state={name} />
@@ -460,12 +468,12 @@ function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number
   );
 }
 
-function Facts({ action }: { action: Action }) {
+function ActionFacts({ action }: { action: Action }) {
   const facts: [string, string][] = [
     ["started", formatTimestamp(action.started)],
     ["ended", formatTimestamp(action.ended)],
-    [isOver(action) ? "took" : "runs for", formatSeconds(secondsOf(action, clusterTime(knownUntil.value)))],
-    ["progress", far(action)],
+    [hasEnded(action) ? "took" : "runs for", formatSeconds(actionSeconds(action, clusterTime(knownUntil.value)))],
+    ["progress", formatProgress(action)],
   ];
   const known = facts.filter(([, value]) => value);
   if (!known.length) return null;
@@ -482,9 +490,9 @@ function Facts({ action }: { action: Action }) {
 }
 
 /** Maximum number of names in a list of neighbors or siblings. */
-const MOST_NAMES = 12;
+const MAX_NAMES = 12;
 
-function Near({
+function Neighbors({
   title,
   ids,
   shown,
@@ -496,38 +504,46 @@ function Near({
   structure: Structure;
 }) {
   if (!ids.length) return null;
-  const actions = ids.flatMap((id) => shown.actions[structure.place.get(id) ?? -1] ?? []);
+  const actions = ids.flatMap((id) => shown.actions[structure.vertexOf.get(id) ?? -1] ?? []);
   return (
     <section class="part">
       <h3>
         {title} <span class="num">{formatInteger(ids.length)}</span>
       </h3>
-      <ActionNames actions={actions} />
+      <ActionLinks actions={actions} />
     </section>
   );
 }
 
 /** Links to the most urgent of many actions. */
-function ActionNames({ actions }: { actions: readonly Action[] }) {
-  const states = tallied(actions.map((action) => action.state)).map(([name]) => name);
+function ActionLinks({ actions }: { actions: readonly Action[] }) {
+  const states = countStates(actions.map((action) => action.state)).map(([name]) => name);
   const sorted = [...actions].sort((left, right) => states.indexOf(left.state) - states.indexOf(right.state));
   return (
     <ul>
-      {sorted.slice(0, MOST_NAMES).map((action) => (
+      {sorted.slice(0, MAX_NAMES).map((action) => (
         <li key={action.action_id} class="row">
           <StateLabel state={action.state} />
-          <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
+          <Button class="link mono" onClick={() => selectAction(action.action_id)}>
             {action.action_id}
           </Button>
         </li>
       ))}
-      {sorted.length > MOST_NAMES && <li class="soft">and {formatInteger(sorted.length - MOST_NAMES)} more</li>}
+      {sorted.length > MAX_NAMES && <li class="soft">and {formatInteger(sorted.length - MAX_NAMES)} more</li>}
     </ul>
   );
 }
 
 /** Actions in the same box. */
-function Siblings({ shown, members, chosen }: { shown: Workflow; members: readonly number[]; chosen: Action }) {
+function Siblings({
+  shown,
+  members,
+  selected: chosen,
+}: {
+  shown: Workflow;
+  members: readonly number[];
+  selected: Action;
+}) {
   const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
   const others = actions.filter((action) => action !== chosen);
   const unfold = () => (state.unfolded.value = [...state.unfolded.peek(), actions[0]?.action_id ?? ""]);
@@ -540,16 +556,16 @@ function Siblings({ shown, members, chosen }: { shown: Workflow; members: readon
         <Button onClick={unfold}>Unfold</Button>
       </div>
       <p class="soft small">
-        {tallied(actions.map((action) => action.state))
+        {countStates(actions.map((action) => action.state))
           .map(([name, count]) => `${formatInteger(count)} ${name}`)
           .join(", ")}
       </p>
-      <ActionNames actions={others} />
+      <ActionLinks actions={others} />
     </section>
   );
 }
 
-function JobPart({ id }: { id: string }) {
+function ActionJob({ id }: { id: string }) {
   const job = useMemo(() => watchJob(id), [id]);
   const { type, waiting_because: why } = job.value ?? {};
   return (

@@ -12,27 +12,27 @@ import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
-import { brief } from "./model/brief";
-import { usePolled } from "./model/polled";
+import { truncate } from "./model/truncate";
+import { usePolling } from "./model/polling";
 import { openWorkflow, state } from "./model/state";
-import { inWords, workflows } from "./model/workflows";
+import { describeCounts, loadWorkflows } from "./model/workflows";
 import { Schedules } from "./schedules";
-import { WorkflowPart } from "./workflow";
+import { WorkflowDetails } from "./workflow";
 
 const NewWorkflow = lazy(() => import("./new-workflow").then((part) => part.NewWorkflow), 0);
 
 /** Interval in seconds between requests for the list. */
-const EACH = 3;
+const REFRESH_SECONDS = 3;
 /** Number of workflows listed first, and maximum number; older ones are available in the shell. */
-const FIRST = 100;
-const MOST = 1000;
+const INITIAL_LIMIT = 100;
+const MAX_LIMIT = 1000;
 
 export function Workflows() {
   const id = state.workflow.value;
-  if (id) return <WorkflowPart id={id} key={id} />;
+  if (id) return <WorkflowDetails id={id} key={id} />;
   return (
     <div class="workflow-lists">
-      <List />
+      <WorkflowTable />
       <Schedules />
     </div>
   );
@@ -42,7 +42,7 @@ const COLUMNS: Column<WorkflowSummary>[] = [
   {
     id: "name",
     title: "workflow",
-    cell: ({ workflow_id: id, name }) => <TextButton onClick={() => openWorkflow(id)}>{brief(name, 60)}</TextButton>,
+    cell: ({ workflow_id: id, name }) => <TextButton onClick={() => openWorkflow(id)}>{truncate(name, 60)}</TextButton>,
   },
   { id: "state", title: "state", cell: (row) => <StateLabel state={row.state} /> },
   {
@@ -59,22 +59,24 @@ const COLUMNS: Column<WorkflowSummary>[] = [
     id: "actions",
     title: "actions",
     canWrap: true,
-    cell: ({ counts, total }) => <span class="small">{inWords(counts, total)}</span>,
+    cell: ({ counts, total }) => <span class="small">{describeCounts(counts, total)}</span>,
   },
   numberColumn("created", "submitted", ({ created }) => formatTimestamp(created)),
-  numberColumn("time", "took", (row) => formatSeconds(took(row))),
+  numberColumn("time", "took", (row) => formatSeconds(workflowMs(row))),
   { id: "id", title: "id", cell: ({ workflow_id: id }) => <span class="mono soft">{id}</span> },
 ];
 
-function took({ created, ended }: WorkflowSummary): number {
+function workflowMs({ created, ended }: WorkflowSummary): number {
   const end = ended ? Date.parse(ended) : clusterTime(knownUntil.value);
   return Math.max(0, (end - Date.parse(created)) / 1000);
 }
 
-function List() {
-  const limit = useSignal(FIRST);
+function WorkflowTable() {
+  const limit = useSignal(INITIAL_LIMIT);
   const writing = useSignal(false);
-  const answer = usePolled(`workflows ${limit.value}`, EACH, (signal) => workflows(limit.peek(), signal));
+  const answer = usePolling(`workflows ${limit.value}`, REFRESH_SECONDS, (signal) =>
+    loadWorkflows(limit.peek(), signal),
+  );
   const { value, problem } = answer.value;
   return (
     <section class="stack">
@@ -95,13 +97,15 @@ function List() {
               rows={value.workflows}
               rowKey={(row) => row.workflow_id}
               class="cards"
-              empty={<None />}
+              empty={<NoWorkflows />}
             />
           </div>
-          {value.cursor && limit.value < MOST && <Button onClick={() => (limit.value = MOST)}>Show older ones</Button>}
-          {value.cursor && limit.value >= MOST && (
+          {value.cursor && limit.value < MAX_LIMIT && (
+            <Button onClick={() => (limit.value = MAX_LIMIT)}>Show older ones</Button>
+          )}
+          {value.cursor && limit.value >= MAX_LIMIT && (
             <p class="soft small">
-              The newest {formatInteger(MOST)}. Older ones: <code>cluster workflow list</code>
+              The newest {formatInteger(MAX_LIMIT)}. Older ones: <code>cluster workflow list</code>
             </p>
           )}
         </>
@@ -112,7 +116,7 @@ function List() {
   );
 }
 
-function None() {
+function NoWorkflows() {
   return (
     <EmptyMessage title="No workflow yet">
       <p>A workflow is a graph of jobs in a file. From a shell:</p>

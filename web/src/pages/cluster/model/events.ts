@@ -10,22 +10,22 @@ import { Parser, type Frame } from "../../../lib/sse";
 const QUIET_MS = 700;
 
 /** Return the event in a frame, or nothing for a frame with the current state, which has no time. */
-export function eventsOfFrame(frame: Frame): LiveEvent[] {
+export function parseFrame(frame: Frame): LiveEvent[] {
   const data = JSON.parse(frame.data) as LiveEvent & { present?: string };
   return data.present ? [] : [{ ...data, id: frame.id, time: Number(frame.id.split("-")[0]) }];
 }
 
 /** Merge consecutive progress events into the last one. */
-export function condensed(list: readonly LiveEvent[]): LiveEvent[] {
-  return list.filter((event, place) => event.type !== "progress" || list[place + 1]?.type !== "progress");
+export function condenseProgress(list: readonly LiveEvent[]): LiveEvent[] {
+  return list.filter((event, index) => event.type !== "progress" || list[index + 1]?.type !== "progress");
 }
 
-export function merged(past: readonly LiveEvent[], recent: readonly LiveEvent[]): LiveEvent[] {
+export function mergeEvents(past: readonly LiveEvent[], recent: readonly LiveEvent[]): LiveEvent[] {
   const all = new Map([...past, ...recent].map((event) => [`${event.id || event.time} ${event.type}`, event]));
-  return condensed([...all.values()].sort((left, right) => left.time - right.time));
+  return condenseProgress([...all.values()].sort((left, right) => left.time - right.time));
 }
 
-async function history(id: string, control: AbortController): Promise<LiveEvent[]> {
+async function loadPastEvents(id: string, control: AbortController): Promise<LiveEvent[]> {
   const answer = await fetch(`/api/jobs/${id}/events`, {
     headers: { ...authorizationHeaders(), "Last-Event-ID": "0-0" },
     signal: control.signal,
@@ -37,7 +37,7 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
   let timer = setTimeout(() => control.abort(), QUIET_MS);
   try {
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      heard.push(...parser.push(piece.value).flatMap(eventsOfFrame));
+      heard.push(...parser.push(piece.value).flatMap(parseFrame));
       clearTimeout(timer);
       timer = setTimeout(() => control.abort(), QUIET_MS);
     }
@@ -50,17 +50,17 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
 }
 
 /** Return the events of a job, oldest first. Call `stop` when they are no longer displayed. */
-export function eventsOf(id: string): { list: ReadonlySignal<readonly LiveEvent[]>; stop: () => void } {
+export function followJobEvents(id: string): { list: ReadonlySignal<readonly LiveEvent[]>; stop: () => void } {
   const control = new AbortController();
   const told = signal<readonly LiveEvent[]>([]);
-  history(id, control)
+  loadPastEvents(id, control)
     .then((heard) => (told.value = heard))
     .catch(() => undefined);
   return {
     list: computed(() => {
       const job = snapshot.value.jobs.get(id)?.value;
       const before = told.value.length || !job ? told.value : createPastEvents(job);
-      return merged(
+      return mergeEvents(
         before,
         events.value.filter((event) => event.job === id && event.id),
       );

@@ -3,33 +3,34 @@
 import type { Job } from "../../../lib/api";
 import { summarizeJob } from "../../../lib/summary";
 
-export const NAMES = ["state", "kind", "priority", "device", "queue", "tenant", "id"] as const;
-type Name = (typeof NAMES)[number];
+export const FILTER_NAMES = ["state", "kind", "priority", "device", "queue", "tenant", "id"] as const;
+type FilterName = (typeof FILTER_NAMES)[number];
 
-interface Token {
-  name: Name | "text";
+interface FilterToken {
+  name: FilterName | "text";
   value: string;
-  not: boolean;
+  isNegated: boolean;
 }
 
 export interface Filter {
-  tokens: readonly Token[];
+  tokens: readonly FilterToken[];
   /** Unknown names before a colon, which the filter treats as text. */
   unknown: readonly string[];
 }
 
-function token(word: string): { token: Token; unknown?: string } {
-  const not = word.startsWith("-") && word.length > 1;
-  const plain = not ? word.slice(1) : word;
+function parseToken(word: string): { token: FilterToken; unknown?: string } {
+  const isNegated = word.startsWith("-") && word.length > 1;
+  const plain = isNegated ? word.slice(1) : word;
   const [, name, value] = /^([a-z]+):(.*)$/i.exec(plain) ?? [];
-  if (name === undefined || value === undefined) return { token: { name: "text", value: plain.toLowerCase(), not } };
-  const known = NAMES.find((each) => each === name.toLowerCase());
-  if (known) return { token: { name: known, value: value.toLowerCase(), not } };
-  return { token: { name: "text", value: plain.toLowerCase(), not }, unknown: name };
+  if (name === undefined || value === undefined)
+    return { token: { name: "text", value: plain.toLowerCase(), isNegated } };
+  const known = FILTER_NAMES.find((each) => each === name.toLowerCase());
+  if (known) return { token: { name: known, value: value.toLowerCase(), isNegated } };
+  return { token: { name: "text", value: plain.toLowerCase(), isNegated }, unknown: name };
 }
 
-export function parse(text: string): Filter {
-  const words = text.split(/\s+/).filter(Boolean).map(token);
+export function parseFilter(text: string): Filter {
+  const words = text.split(/\s+/).filter(Boolean).map(parseToken);
   return {
     // An unfinished token has no effect.
     tokens: words.map((each) => each.token).filter((each) => each.value !== ""),
@@ -37,7 +38,7 @@ export function parse(text: string): Filter {
   };
 }
 
-const FIELDS: Record<Name, (job: Job) => string> = {
+const FIELDS: Record<FilterName, (job: Job) => string> = {
   state: (job) => job.state,
   kind: (job) => job.type,
   priority: (job) => job.priority,
@@ -47,15 +48,15 @@ const FIELDS: Record<Name, (job: Job) => string> = {
   id: (job) => job.job_id,
 };
 
-function haystack(job: Job): string {
+function searchText(job: Job): string {
   return (
     `${job.job_id} ${job.type} ${job.state} ${summarizeJob(job, JSON.stringify)} ${job.error ?? ""} ` +
     `${job.waiting_because ?? ""}`
   ).toLowerCase();
 }
 
-function fits(job: Job, { name, value }: Token): boolean {
-  if (name === "text") return haystack(job).includes(value);
+function matchesToken(job: Job, { name, value }: FilterToken): boolean {
+  if (name === "text") return searchText(job).includes(value);
   const field = FIELDS[name](job).toLowerCase();
   return name === "id" ? field.startsWith(value) : field === value;
 }
@@ -63,22 +64,22 @@ function fits(job: Job, { name, value }: Token): boolean {
 /**
  * Return True if a job matches: tokens of one name are alternatives; all names, texts and negated tokens must match.
  */
-export function matches(job: Job, { tokens }: Filter): boolean {
-  if (tokens.some((each) => each.not && fits(job, each))) return false;
-  const wanted = tokens.filter((each) => !each.not);
-  if (!wanted.filter((each) => each.name === "text").every((each) => fits(job, each))) return false;
+export function matchesFilter(job: Job, { tokens }: Filter): boolean {
+  if (tokens.some((each) => each.isNegated && matchesToken(job, each))) return false;
+  const wanted = tokens.filter((each) => !each.isNegated);
+  if (!wanted.filter((each) => each.name === "text").every((each) => matchesToken(job, each))) return false;
   const names = new Set(wanted.map((each) => each.name).filter((name) => name !== "text"));
-  return [...names].every((name) => wanted.some((each) => each.name === name && fits(job, each)));
+  return [...names].every((name) => wanted.some((each) => each.name === name && matchesToken(job, each)));
 }
 
 /** Return the value of a name if the filter contains exactly one, which the API can filter. */
-export function only({ tokens }: Filter, name: Name): string | undefined {
+export function singleValue({ tokens }: Filter, name: FilterName): string | undefined {
   const same = tokens.filter((each) => each.name === name);
-  return same.length === 1 && !same[0]?.not ? same[0]?.value : undefined;
+  return same.length === 1 && !same[0]?.isNegated ? same[0]?.value : undefined;
 }
 
 /** Add a token to the text, or remove it if it is present. */
-export function toggled(text: string, word: string): string {
+export function toggleToken(text: string, word: string): string {
   const words = text.split(/\s+/).filter(Boolean);
   return (words.includes(word) ? words.filter((each) => each !== word) : [...words, word]).join(" ");
 }

@@ -10,12 +10,12 @@ export function hasTitle(id: string): boolean {
 }
 
 /** Return a job's title by its ID, or its kind and short ID if the job is unknown. */
-export function titleOfJob(id: string, kind: string | null | undefined): string {
+export function knownJobTitle(id: string, kind: string | null | undefined): string {
   const job = fleet.value.jobs.get(id)?.peek();
   return job ? jobTitle(job) : `${kind ?? "job"} ${shortId(id)}`;
 }
 
 /** Return True if a started job is not being computed, because it returned to its queue. */
-export function standsBy({ state, waiting_because: why, rate }: Job): boolean {
+export function isWaitingAgain({ state, waiting_because: why, rate }: Job): boolean {
   return state === "running" && why !== null && rate === null && !why.startsWith("its last leases");
 }

@@ -2,10 +2,10 @@
 
 import { getBytes, deleteResource, get, post, type Profile, type Recording } from "../../../lib/api";
 import { formatPercent } from "../../../lib/format";
-import { analysis, pieces, type Analysis } from "./recording";
+import { analyzeRecordings, parseRecording, type Analysis } from "./recording";
 
 /** Maximum size in bytes of recordings that the page loads; the command can analyze larger ones. */
-export const MOST_BYTES = 64 << 20;
+export const MAX_BYTES = 64 << 20;
 
 export interface NewProfile {
   name: string;
@@ -13,28 +13,28 @@ export interface NewProfile {
   seconds: number;
 }
 
-function path(name: string): string {
+function profilePath(name: string): string {
   return `/api/profiles/${encodeURIComponent(name)}`;
 }
 
-export async function profiles(signal?: AbortSignal): Promise<readonly Profile[]> {
+export async function loadProfiles(signal?: AbortSignal): Promise<readonly Profile[]> {
   return (await get<{ profiles: readonly Profile[] }>("/api/profiles", {}, signal)).profiles;
 }
 
-export function startProfile(wanted: NewProfile): Promise<Profile> {
-  return post("/api/profiles", wanted);
+export function startProfile(profile: NewProfile): Promise<Profile> {
+  return post("/api/profiles", profile);
 }
 
-export function steerProfile(name: string, verb: "stop" | "recover"): Promise<Profile> {
-  return post(`${path(name)}/${verb}`);
+export function controlProfile(name: string, verb: "stop" | "recover"): Promise<Profile> {
+  return post(`${profilePath(name)}/${verb}`);
 }
 
 export function deleteProfile(name: string): Promise<void> {
-  return deleteResource(path(name));
+  return deleteResource(profilePath(name));
 }
 
 /** Return an unused profile name such as `p-1123-1702`, based on the time, with a suffix if needed. */
-export function freeName(taken: readonly string[], now: Date): string {
+export function unusedName(taken: readonly string[], now: Date): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const name = `p-${two(now.getMonth() + 1)}${two(now.getDate())}-${two(now.getHours())}${two(now.getMinutes())}`;
   for (let number = 2, free = name; ; number += 1) {
@@ -44,18 +44,18 @@ export function freeName(taken: readonly string[], now: Date): string {
 }
 
 /** Return the profiler's own CPU usage as a share of one core; empty without samples. */
-export function ownShare(recordings: readonly Pick<Recording, "cpu_seconds" | "seconds">[]): string {
+export function profilerShare(recordings: readonly Pick<Recording, "cpu_seconds" | "seconds">[]): string {
   const sampled = recordings.reduce((sum, one) => sum + one.seconds, 0);
   return sampled ? formatPercent(recordings.reduce((sum, one) => sum + one.cpu_seconds, 0) / sampled, 1) : "";
 }
 
-interface Entry {
+interface RecordingEntry {
   path: string;
   sha: string;
 }
 
 /** Return the recordings in an artifact's manifest, a file of JSON lines with ["f", path, size, sha256] for files. */
-export function recordingsOf(manifest: string): Entry[] {
+export function parseManifest(manifest: string): RecordingEntry[] {
   return manifest.split("\n").flatMap((line) => {
     if (!line.startsWith('["f"')) return [];
     const [, file, , sha] = JSON.parse(line) as [string, string, number, string];
@@ -63,28 +63,28 @@ export function recordingsOf(manifest: string): Entry[] {
   });
 }
 
-async function entries(artifact: string, signal?: AbortSignal): Promise<Entry[]> {
-  return recordingsOf(new TextDecoder().decode(await getBytes(`/api/artifacts/${artifact}/manifest`, {}, signal)));
+async function loadEntries(artifact: string, signal?: AbortSignal): Promise<RecordingEntry[]> {
+  return parseManifest(new TextDecoder().decode(await getBytes(`/api/artifacts/${artifact}/manifest`, {}, signal)));
 }
 
 /** Return the recordings of a finished profile as files. */
-export async function files(artifact: string): Promise<{ name: string; data: Blob }[]> {
-  const found = await entries(artifact);
+export async function loadRecordings(artifact: string): Promise<{ name: string; data: Blob }[]> {
+  const found = await loadEntries(artifact);
   return Promise.all(
     found.map(async ({ path: name, sha }) => ({ name, data: new Blob([await getBytes(`/api/files/${sha}`)]) })),
   );
 }
 
-async function unpacked(data: ArrayBuffer): Promise<string> {
+async function decompress(data: ArrayBuffer): Promise<string> {
   const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
 }
 
 /** Analyze the recordings of an artifact; undefined without samples. */
-export async function analysed(artifact: string, signal?: AbortSignal): Promise<Analysis | undefined> {
-  const found = await entries(artifact, signal);
+export async function analyzeArtifact(artifact: string, signal?: AbortSignal): Promise<Analysis | undefined> {
+  const found = await loadEntries(artifact, signal);
   const all = await Promise.all(
-    found.map(async ({ sha }) => pieces(await unpacked(await getBytes(`/api/files/${sha}`, {}, signal)))),
+    found.map(async ({ sha }) => parseRecording(await decompress(await getBytes(`/api/files/${sha}`, {}, signal)))),
   );
-  return analysis(all.flat());
+  return analyzeRecordings(all.flat());
 }

@@ -3,10 +3,10 @@
  */
 
 /** Maximum number of points on the axis, and minimum interval in seconds; kernel counters change every 10 ms. */
-const MOMENTS = 300;
-const SHORTEST = 0.5;
+const MAX_POINTS = 300;
+const MIN_INTERVAL = 0.5;
 /** Utilization below which a device counts as idle. */
-const IDLE = 0.05;
+const IDLE_UTILIZATION = 0.05;
 /** Interval between samples, in periods or seconds, above which samples are missing. */
 const GAP_PERIODS = 5;
 const GAP_SECONDS = 1.5;
@@ -17,7 +17,7 @@ interface Track {
 }
 
 /** Samples of one device in one recording; times are cluster time in seconds since 1970. */
-export interface Piece {
+export interface DeviceRecording {
   device: string;
   title: string;
   cores: number;
@@ -26,7 +26,7 @@ export interface Piece {
   tracks: Map<string, Track>;
 }
 
-export interface Used {
+export interface DeviceUsage {
   device: string;
   title: string;
   samples: number;
@@ -43,12 +43,12 @@ export interface Used {
 
 export interface Analysis {
   times: number[];
-  devices: Used[];
+  devices: DeviceUsage[];
 }
 
 type Fields = Record<string, unknown>;
 
-function parsed(text: string): Fields | undefined {
+function parseLine(text: string): Fields | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return typeof value === "object" && value !== null ? (value as Fields) : undefined;
@@ -57,11 +57,11 @@ function parsed(text: string): Fields | undefined {
   }
 }
 
-function number(value: unknown, other: number): number {
+function finiteNumber(value: unknown, other: number): number {
   return typeof value === "number" && Number.isFinite(value) ? value : other;
 }
 
-function add(piece: Piece, time: number, figures: Fields): void {
+function addSample(piece: DeviceRecording, time: number, figures: Fields): void {
   for (const [name, value] of Object.entries(figures)) {
     if (name === "t" || typeof value !== "number" || !Number.isFinite(value)) continue;
     const track = piece.tracks.get(name) ?? { times: [], values: [] };
@@ -72,49 +72,49 @@ function add(piece: Piece, time: number, figures: Fields): void {
 }
 
 /** Return the devices of a recording; empty if the text is not a recording. */
-export function pieces(text: string): Piece[] {
+export function parseRecording(text: string): DeviceRecording[] {
   const [first = "", ...rest] = text.split("\n");
-  const head = parsed(first);
+  const head = parseLine(first);
   if (head?.profile !== 1) return [];
   const host = String(head.host ?? "");
-  const begin = number(head.wall, 0) + number(head.offset, 0);
-  const made = (device: string, title: string): Piece => ({
+  const begin = finiteNumber(head.wall, 0) + finiteNumber(head.offset, 0);
+  const createDevice = (device: string, title: string): DeviceRecording => ({
     device,
     title,
-    cores: Math.max(1, number(head.cores, 1)),
-    hz: Math.max(1e-3, number(head.hz, 1)),
+    cores: Math.max(1, finiteNumber(head.cores, 1)),
+    hz: Math.max(1e-3, finiteNumber(head.hz, 1)),
     ticks: [],
     tracks: new Map(),
   });
   const gpus = (Array.isArray(head.gpus) ? head.gpus : []) as Fields[];
-  const known = new Map(
+  const devicesByName = new Map(
     gpus.map((gpu) => {
       const name = `gpu:${String(gpu.uuid)}`;
-      return [name, made(name, `${host} GPU ${String(gpu.index ?? "?")}`)] as const;
+      return [name, createDevice(name, `${host} GPU ${String(gpu.index ?? "?")}`)] as const;
     }),
   );
   const devices = Array.isArray(head.devices) ? head.devices : [`host:${host}`];
-  if (devices.includes(`host:${host}`)) known.set(`host:${host}`, made(`host:${host}`, host));
+  if (devices.includes(`host:${host}`)) devicesByName.set(`host:${host}`, createDevice(`host:${host}`, host));
   for (const line of rest) {
-    const sample = line && parsed(line);
+    const sample = line && parseLine(line);
     if (!sample || typeof sample.t !== "number") continue;
-    take(known, begin + sample.t, sample);
+    addSamples(devicesByName, begin + sample.t, sample);
   }
-  return [...known.values()].filter((piece) => piece.ticks.length > 0);
+  return [...devicesByName.values()].filter((piece) => piece.ticks.length > 0);
 }
 
-function take(known: ReadonlyMap<string, Piece>, time: number, sample: Fields): void {
+function addSamples(devices: ReadonlyMap<string, DeviceRecording>, time: number, sample: Fields): void {
   const of = (sample.gpus ?? {}) as Record<string, Fields>;
-  for (const [name, piece] of known) {
+  for (const [name, piece] of devices) {
     if (time <= (piece.ticks.at(-1) ?? -Infinity)) continue;
     piece.ticks.push(time);
-    if (name.startsWith("host:")) add(piece, time, sample);
-    else add(piece, time, of[name.slice("gpu:".length)] ?? {});
+    if (name.startsWith("host:")) addSample(piece, time, sample);
+    else addSample(piece, time, of[name.slice("gpu:".length)] ?? {});
   }
 }
 
 /** Return the index of the last time at or before a moment; -1 before the first. */
-function placeOf(times: readonly number[], moment: number): number {
+function lastIndexAt(times: readonly number[], moment: number): number {
   let [low, high] = [0, times.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -124,25 +124,25 @@ function placeOf(times: readonly number[], moment: number): number {
   return low - 1;
 }
 
-function covers({ ticks, hz }: Piece, begin: number, end: number): boolean {
+function coversRange({ ticks, hz }: DeviceRecording, begin: number, end: number): boolean {
   if (begin < (ticks[0] ?? Infinity) - 1e-6 || end > (ticks.at(-1) ?? -Infinity) + 1e-6) return false;
   const longest = Math.max(GAP_PERIODS / hz, GAP_SECONDS);
-  for (let at = Math.max(0, placeOf(ticks, begin)); (ticks[at] as number) < end && at + 1 < ticks.length; at += 1)
+  for (let at = Math.max(0, lastIndexAt(ticks, begin)); (ticks[at] as number) < end && at + 1 < ticks.length; at += 1)
     if ((ticks[at + 1] as number) - (ticks[at] as number) > longest) return false;
   return true;
 }
 
-function growth(piece: Piece, name: string, begin: number, end: number): number | null {
+function growthRate(piece: DeviceRecording, name: string, begin: number, end: number): number | null {
   const track = piece.tracks.get(name);
-  const before = track?.values[placeOf(track.times, begin)];
-  const after = track?.values[placeOf(track.times, end)];
+  const before = track?.values[lastIndexAt(track.times, begin)];
+  const after = track?.values[lastIndexAt(track.times, end)];
   return before === undefined || after === undefined ? null : Math.max(0, after - before) / (end - begin);
 }
 
 /** Return the time-weighted mean of a measurement. */
-function mean(piece: Piece, name: string, begin: number, end: number): number | null {
+function timeWeightedMean(piece: DeviceRecording, name: string, begin: number, end: number): number | null {
   const track = piece.tracks.get(name);
-  let at = track ? placeOf(track.times, begin) : -1;
+  let at = track ? lastIndexAt(track.times, begin) : -1;
   if (!track || at < 0) return null;
   let [total, since] = [0, begin];
   for (; at + 1 < track.times.length && (track.times[at + 1] as number) <= end; at += 1) {
@@ -153,54 +153,54 @@ function mean(piece: Piece, name: string, begin: number, end: number): number | 
   return (total + (track.values[at] as number) * (end - since)) / (end - begin);
 }
 
-function used(piece: Piece, begin: number, end: number): number | null {
-  if (!piece.device.startsWith("host:")) return mean(piece, piece.tracks.has("s") ? "s" : "u", begin, end);
-  const busy = growth(piece, "cpu", begin, end);
+function utilization(piece: DeviceRecording, begin: number, end: number): number | null {
+  if (!piece.device.startsWith("host:")) return timeWeightedMean(piece, piece.tracks.has("s") ? "s" : "u", begin, end);
+  const busy = growthRate(piece, "cpu", begin, end);
   return busy === null ? null : Math.min(1, busy / piece.cores);
 }
 
-function power(piece: Piece, begin: number, end: number): number | null {
-  return piece.tracks.has("w") ? mean(piece, "w", begin, end) : growth(piece, "j", begin, end);
+function power(piece: DeviceRecording, begin: number, end: number): number | null {
+  return piece.tracks.has("w") ? timeWeightedMean(piece, "w", begin, end) : growthRate(piece, "j", begin, end);
 }
 
-type Figure = (piece: Piece, begin: number, end: number) => number | null;
+type Measurement = (piece: DeviceRecording, begin: number, end: number) => number | null;
 
 function average(values: readonly number[]): number | null {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
 /** Analyze all recordings of a profile; undefined without samples. */
-export function analysis(all: readonly Piece[]): Analysis | undefined {
+export function analyzeRecordings(all: readonly DeviceRecording[]): Analysis | undefined {
   const ends = all.map((piece) => piece.ticks.at(-1) as number);
   if (!ends.length) return undefined;
   const begin = Math.min(...all.map((piece) => piece.ticks[0] as number));
   const end = Math.max(...ends);
-  const step = Math.max(SHORTEST, (end - begin) / MOMENTS);
+  const step = Math.max(MIN_INTERVAL, (end - begin) / MAX_POINTS);
   const count = Math.max(1, Math.ceil((end - begin) / step - 1e-9));
   const moments = Array.from({ length: count }, (_, place): [number, number] => {
     const from = begin + place * step;
     return [from, Math.min(from + step, end)];
   });
   const names = [...new Set(all.map((piece) => piece.device))].sort();
-  const devices = names.map((name): Used => {
+  const devices = names.map((name): DeviceUsage => {
     const own = all.filter((piece) => piece.device === name).sort((a, b) => (a.ticks[0] ?? 0) - (b.ticks[0] ?? 0));
-    return device(own, moments);
+    return analyzeDevice(own, moments);
   });
   return { times: moments.map(([, until]) => until), devices };
 }
 
-function device(own: readonly Piece[], moments: readonly [number, number][]): Used {
-  const line = (figure: Figure) =>
+function analyzeDevice(own: readonly DeviceRecording[], moments: readonly [number, number][]): DeviceUsage {
+  const line = (figure: Measurement) =>
     moments.map(([from, until]) => {
-      const piece = until > from ? own.find((each) => covers(each, from, until)) : undefined;
+      const piece = until > from ? own.find((each) => coversRange(each, from, until)) : undefined;
       return piece ? figure(piece, from, until) : null;
     });
   const known = (values: readonly (number | null)[]) => values.filter((value): value is number => value !== null);
   const lengths = moments.map(([from, until]) => until - from);
-  const shares = line(used);
+  const shares = line(utilization);
   const busy = known(shares).sort((left, right) => left - right);
   const watts = line(power);
-  const first = own[0] as Piece;
+  const first = own[0] as DeviceRecording;
   return {
     device: first.device,
     title: first.title,
@@ -208,8 +208,8 @@ function device(own: readonly Piece[], moments: readonly [number, number][]): Us
     line: shares,
     mean: average(busy),
     p95: busy[Math.ceil(0.95 * busy.length) - 1] ?? null,
-    idle: busy.length ? busy.filter((share) => share < IDLE).length / busy.length : null,
-    memory: average(known(line((piece, from, until) => mean(piece, "m", from, until)))),
+    idle: busy.length ? busy.filter((share) => share < IDLE_UTILIZATION).length / busy.length : null,
+    memory: average(known(line((piece, from, until) => timeWeightedMean(piece, "m", from, until)))),
     watts: average(known(watts)),
     joules: known(watts).length
       ? watts.reduce<number>((sum, value, place) => sum + (value ?? 0) * (lengths[place] as number), 0)

@@ -14,102 +14,102 @@ import { formatInteger, formatSeconds } from "../../../lib/format";
 export type ServiceVerb = "start" | "restart" | "stop";
 
 /** Maximum number of replicas of a service. */
-export const MOST_REPLICAS = 100;
+export const MAX_REPLICAS = 100;
 
-function path(name: string): string {
+function servicePath(name: string): string {
   return `/api/services/${encodeURIComponent(name)}`;
 }
 
-export async function services(signal?: AbortSignal): Promise<readonly Service[]> {
+export async function loadServices(signal?: AbortSignal): Promise<readonly Service[]> {
   return (await get<{ services: readonly Service[] }>("/api/services", {}, signal)).services;
 }
 
-export function service(name: string, signal?: AbortSignal): Promise<Service> {
-  return get(path(name), {}, signal);
+export function loadService(name: string, signal?: AbortSignal): Promise<Service> {
+  return get(servicePath(name), {}, signal);
 }
 
 /** Return the models that a user with only the scope `infer` can query. */
-export async function models(signal?: AbortSignal): Promise<readonly ServedModel[]> {
+export async function loadModels(signal?: AbortSignal): Promise<readonly ServedModel[]> {
   return (await get<{ data: readonly ServedModel[] }>("/v1/models", {}, signal)).data;
 }
 
 /** Return the selected model, or else the first ready model, or else the first one. */
-export function chosen(list: readonly ServedModel[], name: string): ServedModel | undefined {
+export function selectModel(list: readonly ServedModel[], name: string): ServedModel | undefined {
   return list.find(({ id }) => id === name) ?? list.find(({ ready }) => ready) ?? list[0];
 }
 
-export function steerService(name: string, verb: ServiceVerb): Promise<Service> {
-  return post(`${path(name)}/${verb === "stop" ? "stop" : "restart"}`);
+export function controlService(name: string, verb: ServiceVerb): Promise<Service> {
+  return post(`${servicePath(name)}/${verb === "stop" ? "stop" : "restart"}`);
 }
 
 export function scaleService(name: string, replicas: number): Promise<Service> {
-  return post(`${path(name)}/scale`, { replicas });
+  return post(`${servicePath(name)}/scale`, { replicas });
 }
 
 /** Return a link to a service's page under its own host name, which logs this browser in. */
-export async function pageOf(name: string): Promise<string> {
-  return (await post<{ url: string }>(`${path(name)}/open`)).url;
+export async function requestPageLink(name: string): Promise<string> {
+  return (await post<{ url: string }>(`${servicePath(name)}/open`)).url;
 }
 
 export function deleteService(name: string): Promise<void> {
-  return deleteResource(path(name));
+  return deleteResource(servicePath(name));
 }
 
 /** Return a service's model name; full artifact IDs are shortened to a prefix that the API accepts. */
-export function modelText(model: string | null): string {
+export function formatModel(model: string | null): string {
   return /^[0-9a-f]{64}$/.test(model ?? "") ? (model ?? "").slice(0, 12) : (model ?? "");
 }
 
 /** Return True if the user has a scope. */
-export function may(scope: "run" | "infer"): boolean {
+export function hasScope(scope: "run" | "infer"): boolean {
   const scopes = session.value?.scopes ?? [];
   return scopes.includes("admin") || scopes.includes(scope);
 }
 
 /** Return the actions on a service, in the order of their buttons. */
-export function serviceVerbs({ state }: Pick<Service, "state">): ServiceVerb[] {
+export function allowedServiceVerbs({ state }: Pick<Service, "state">): ServiceVerb[] {
   if (state === "stopped" || state === "stopping") return ["start"];
   return state === "asleep" ? ["start", "stop"] : ["restart", "stop"];
 }
 
 /** Return the limits for automatic scaling of a service; equal limits mean manual scaling. */
-export function bounds({ asked }: Pick<Service, "asked">): { least: number; most: number } {
+export function scalingLimits({ asked }: Pick<Service, "asked">): { min: number; max: number } {
   const load = (asked as { autoscale?: { min: number; max: number } | null } | undefined)?.autoscale;
-  return { least: load?.min ?? 0, most: load?.max ?? MOST_REPLICAS };
+  return { min: load?.min ?? 0, max: load?.max ?? MAX_REPLICAS };
 }
 
 /** Format as `2 of 3 ready`. */
-export function readiness({ ready, replicas }: Pick<Service, "ready" | "replicas">): string {
+export function formatReadiness({ ready, replicas }: Pick<Service, "ready" | "replicas">): string {
   return `${formatInteger(ready)} of ${formatInteger(replicas)} ready`;
 }
 
-function deaths({ name, failures, last_failure: said, next_start: next }: Service, now: number): string {
+function describeDeaths({ name, failures, last_failure: said, next_start: next }: Service, now: number): string {
   const left = next ? (Date.parse(next) - now) / 1000 : 0;
   const count = failures === 1 ? "The last replica died" : `The last ${formatInteger(failures)} replicas died`;
   const start = `The next one starts ${left >= 1 ? `in ${formatSeconds(left)}` : "now"}`;
   return `${count}: ${said ?? "unknown reason"}. ${start}. See: cluster service logs ${name}`;
 }
 
-function waits({ running }: Service): string {
+function explainWait({ running }: Service): string {
   const one = running.find(({ state }) => state === "unhealthy") ?? running.find(({ because }) => because);
   return one?.because ? `A replica is ${one.state}${one.state === "ready" ? ", " : ": "}${one.because}.` : "";
 }
 
 /** Explain a service's state and the next step; empty if all replicas answer. `now` is cluster time in ms. */
-export function reason(service: Service, now: number): string {
+export function explainState(service: Service, now: number): string {
   const { state, ready, replicas, failures, running } = service;
   if (state === "stopped") return "Requests are refused until the service is started.";
   if (state === "stopping") return "Its replicas stop when they have answered their current requests.";
   if (state === "asleep") return "The service has no replica. The next request starts a replica and waits for it.";
-  if (failures) return deaths(service, now);
+  if (failures) return describeDeaths(service, now);
   if (ready >= replicas && running.every(({ state: each }) => each === "ready" || each === "stopping")) {
-    return waits({ ...service, running: running.filter(({ state: each }) => each === "ready") });
+    return explainWait({ ...service, running: running.filter(({ state: each }) => each === "ready") });
   }
-  return waits(service) || (running.length ? "" : "The first replica starts within about two seconds.");
+  return explainWait(service) || (running.length ? "" : "The first replica starts within about two seconds.");
 }
 
 /** Describe what happens to requests when replicas stop. */
-export function drained(service: Pick<Service, "requests" | "asked">): string {
+export function describeDrain(service: Pick<Service, "requests" | "asked">): string {
   const patience = Number((service.asked as { request_timeout_seconds?: number } | undefined)?.request_timeout_seconds);
   const limit = formatSeconds(patience || 300);
   if (!service.requests) return "The service has no active request.";
@@ -118,6 +118,6 @@ export function drained(service: Pick<Service, "requests" | "asked">): string {
 }
 
 /** Return True if a replica may still write to its log. */
-export function writes({ state }: Pick<ServiceReplica, "state">): boolean {
+export function canWriteLog({ state }: Pick<ServiceReplica, "state">): boolean {
   return state !== "waiting" && state !== "dead";
 }

@@ -25,21 +25,21 @@ export function laneHeight(lanes: number): number {
  * Return, for each lane, the time up to which its work is known: now, the last heartbeat of a silent worker, or the
  * time of an old response. `now` is cluster time in seconds since 1970.
  */
-export function knownUntil(stream: Stream, now: number, live = true): number[] {
+export function laneKnownUntil(stream: Stream, now: number, live = true): number[] {
   const all = live && now - stream.to <= FRESH_SECONDS ? now : stream.to;
   return stream.lanes.map(({ silent_since: silent }) => Math.min(all, silent ?? all));
 }
 
-export function xOf(time: number, frame: Frame): number {
+export function timeToX(time: number, frame: Frame): number {
   return frame.left + ((time - frame.from) / (frame.to - frame.from)) * frame.width;
 }
 
 /** Return the left and right edge in pixels; undefined outside the frame. Open spans extend up to the known time. */
-export function edges(span: Span, frame: Frame, known = frame.to): [number, number] | undefined {
+export function spanEdges(span: Span, frame: Frame, known = frame.to): [number, number] | undefined {
   const end = span.open ? Math.min(frame.to, Math.max(span.start, known)) : span.end;
   if (end <= frame.from || span.start >= frame.to) return undefined;
-  const from = Math.max(frame.left, xOf(span.start, frame));
-  return [from, Math.max(from + 1, Math.min(frame.left + frame.width, xOf(end, frame)))];
+  const from = Math.max(frame.left, timeToX(span.start, frame));
+  return [from, Math.max(from + 1, Math.min(frame.left + frame.width, timeToX(end, frame)))];
 }
 
 /** Return the span at a point, or the latest of several within a pixel. */
@@ -52,34 +52,34 @@ export function spanAt(
 ): Span | undefined {
   const lane = Math.floor((y - frame.top) / frame.lane);
   return stream.spans.findLast((span) => {
-    const box = span.lane === lane ? edges(span, frame, known[lane]) : undefined;
+    const box = span.lane === lane ? spanEdges(span, frame, known[lane]) : undefined;
     return box && x >= box[0] - 1 && x <= box[1] + 1;
   });
 }
 
 /** Return the seconds of a span between `from` and `to`; open spans end at the known time. */
-function inside(span: Span, from: number, to: number, known = to): number {
+function secondsInside(span: Span, from: number, to: number, known = to): number {
   return Math.max(0, Math.min(span.open ? Math.min(to, known) : span.end, to) - Math.max(span.start, from));
 }
 
 /** Return the share of the time between `from` and `to` in which each lane was computing. */
-export function busy(stream: Stream, from: number, to: number, known: readonly number[] = []): number[] {
+export function busyShares(stream: Stream, from: number, to: number, known: readonly number[] = []): number[] {
   const seconds = stream.lanes.map(() => 0);
   for (const span of stream.spans)
-    seconds[span.lane] = (seconds[span.lane] ?? 0) + inside(span, from, to, known[span.lane]);
+    seconds[span.lane] = (seconds[span.lane] ?? 0) + secondsInside(span, from, to, known[span.lane]);
   return seconds.map((each) => Math.min(1, each / Math.max(1e-9, to - from)));
 }
 
 /** Label for work that this token must not see. */
-export const UNTOLD = "other tenants or small jobs";
+export const HIDDEN_WORK = "other tenants or small jobs";
 
 /** Return the job of a span (empty for several jobs) and its kind. */
-function workOf(span: Span): [job: string, kind: string] {
-  return [span.job_id ?? "", span.untold ? UNTOLD : (span.type ?? "several kinds")];
+function spanWork(span: Span): [job: string, kind: string] {
+  return [span.job_id ?? "", span.untold ? HIDDEN_WORK : (span.type ?? "several kinds")];
 }
 
 /** Work of a span: one job, or several small jobs of a kind with an empty name. */
-export interface Work {
+export interface WorkShare {
   job: string;
   kind: string;
   /** Share of the computing time of all lanes. */
@@ -87,12 +87,12 @@ export interface Work {
 }
 
 /** Return the work in a stream, sorted by lane time in descending order. */
-export function worksOf(stream: Stream, from: number, to: number, known: readonly number[] = []): Work[] {
-  const found = new Map<string, Work>();
+export function sumWork(stream: Stream, from: number, to: number, known: readonly number[] = []): WorkShare[] {
+  const found = new Map<string, WorkShare>();
   let all = 0;
   for (const span of stream.spans) {
-    const seconds = inside(span, from, to, known[span.lane]);
-    const [job, kind] = workOf(span);
+    const seconds = secondsInside(span, from, to, known[span.lane]);
+    const [job, kind] = spanWork(span);
     const name = job || `/${kind}`;
     found.set(name, { job, kind, share: (found.get(name)?.share ?? 0) + seconds });
     all += seconds;
@@ -106,19 +106,19 @@ export function worksOf(stream: Stream, from: number, to: number, known: readonl
  * Return the color index of each job. A job keeps its index while the stream shows it, and new jobs get the first free
  * index in the order of their start.
  */
-export function placed(stream: Stream, before: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+export function assignPositions(stream: Stream, before: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
   const began = [...stream.spans].sort((left, right) => left.start - right.start);
   const jobs = new Set(began.flatMap((span) => span.job_id ?? []));
-  const places = new Map([...before].filter(([job]) => jobs.has(job)));
-  const used = new Set(places.values());
+  const positions = new Map([...before].filter(([job]) => jobs.has(job)));
+  const used = new Set(positions.values());
   let free = 0;
   for (const job of jobs) {
-    if (places.has(job)) continue;
+    if (positions.has(job)) continue;
     while (used.has(free)) free += 1;
     used.add(free);
-    places.set(job, free);
+    positions.set(job, free);
   }
-  return places;
+  return positions;
 }
 
 /** Consecutive spans of one job on one lane, which share a name label. */
@@ -132,12 +132,12 @@ export interface Run {
 
 const GAP_SECONDS = 2;
 
-export function runsOf(stream: Stream, to: number, known: readonly number[] = []): Run[] {
+export function findRuns(stream: Stream, to: number, known: readonly number[] = []): Run[] {
   const runs: Run[] = [];
   const latest = new Map<number, Run>();
   for (const span of stream.spans) {
     const end = span.open ? Math.min(to, known[span.lane] ?? to) : span.end;
-    const [job, kind] = workOf(span);
+    const [job, kind] = spanWork(span);
     const before = latest.get(span.lane);
     if (before?.job === job && before.kind === kind && span.start - before.end <= GAP_SECONDS) {
       before.end = Math.max(before.end, end);

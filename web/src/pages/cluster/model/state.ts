@@ -5,7 +5,7 @@ import { session, type Job } from "../../../lib/api";
 import { createHashState } from "../../../lib/hash";
 import { events, snapshot, type Fleet } from "../../../lib/live";
 import { EMPTY_DRAFT, type Draft } from "../../../lib/submission";
-import { matches, parse } from "./filter";
+import { matchesFilter, parseFilter } from "./filter";
 
 export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "services", "monitoring"] as const;
 export type TabName = (typeof TABS)[number];
@@ -34,13 +34,13 @@ export const state = createHashState({
 
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "overview");
 
-export function go(name: TabName): void {
+export function openTab(name: TabName): void {
   state.tab.value = name;
   state.commit();
 }
 
 /** Open a job next to the list; an empty ID closes it. */
-export function open(id: string): void {
+export function openJob(id: string): void {
   if (id) state.tab.value = "jobs";
   state.job.value = id;
   state.commit();
@@ -70,71 +70,73 @@ export function openReplica(job: string): void {
 }
 
 /** True for a token that can only query models. */
-export const asksOnly = computed(() => {
+export const canOnlyInfer = computed(() => {
   const scopes = session.value?.scopes ?? ["read"];
   return scopes.includes("infer") && !scopes.includes("read") && !scopes.includes("admin");
 });
 
 // -- pause ----------------------------------------------------------------------------------------------------------
 
-const frozen = signal<{ fleet: Fleet; events: typeof events.value } | undefined>(undefined);
+const frozenState = signal<{ fleet: Fleet; events: typeof events.value } | undefined>(undefined);
 /** True while the rows are frozen. */
-export const paused = computed(() => frozen.value !== undefined);
+export const isPaused = computed(() => frozenState.value !== undefined);
 
-function still(fleet: Fleet): Fleet {
+function copyFleet(fleet: Fleet): Fleet {
   return { ...fleet, jobs: new Map([...fleet.jobs].map(([id, job]) => [id, signal(job.peek())])) };
 }
 
 export function togglePause(): void {
-  frozen.value = frozen.peek() ? undefined : { fleet: still(snapshot.peek()), events: events.peek() };
+  frozenState.value = frozenState.peek() ? undefined : { fleet: copyFleet(snapshot.peek()), events: events.peek() };
 }
 
-export const fleet = computed<Fleet>(() => frozen.value?.fleet ?? snapshot.value);
-export const happened = computed(() => frozen.value?.events ?? events.value);
+export const fleet = computed<Fleet>(() => frozenState.value?.fleet ?? snapshot.value);
+export const recentEvents = computed(() => frozenState.value?.events ?? events.value);
 
 // -- rows -----------------------------------------------------------------------------------------------------------
 
-export const filter = computed(() => parse(state.filter.value));
+export const filter = computed(() => parseFilter(state.filter.value));
 
-function newestFirst(left: Job, right: Job): number {
+function compareNewest(left: Job, right: Job): number {
   if (left.created !== right.created) return left.created < right.created ? 1 : -1;
   return left.job_id < right.job_id ? 1 : -1;
 }
 
-let before: readonly string[] = [];
+let previousRows: readonly string[] = [];
 
 /** IDs of the jobs that match the filter, newest first; the same array while they do not change. */
-export const rows = computed<readonly string[]>(() => {
-  const shown = [...fleet.value.jobs.values()].map((job) => job.value).filter((job) => matches(job, filter.value));
-  const ids = shown.sort(newestFirst).map((job) => job.job_id);
-  const same = ids.length === before.length && ids.every((id, place) => id === before[place]);
-  if (!same) before = ids;
-  return before;
+export const jobRows = computed<readonly string[]>(() => {
+  const matching = [...fleet.value.jobs.values()]
+    .map((job) => job.value)
+    .filter((job) => matchesFilter(job, filter.value));
+  const ids = matching.sort(compareNewest).map((job) => job.job_id);
+  const same = ids.length === previousRows.length && ids.every((id, place) => id === previousRows[place]);
+  if (!same) previousRows = ids;
+  return previousRows;
 });
 
-export function jobOf(id: string): Signal<Job> | undefined {
+export function getJob(id: string): Signal<Job> | undefined {
   return fleet.value.jobs.get(id);
 }
 
 // -- selection ------------------------------------------------------------------------------------------------------
 
-export const selected = signal<ReadonlySet<string>>(new Set());
+export const selectedJobs = signal<ReadonlySet<string>>(new Set());
 
-export function select(id: string, on = !selected.peek().has(id)): void {
-  const next = new Set(selected.peek());
+export function selectJob(id: string, on = !selectedJobs.peek().has(id)): void {
+  const next = new Set(selectedJobs.peek());
   if (on) next.add(id);
   else next.delete(id);
-  selected.value = next;
+  selectedJobs.value = next;
 }
 
-export function selectAll(ids: readonly string[]): void {
-  selected.value = new Set(ids);
+export function selectJobs(ids: readonly string[]): void {
+  selectedJobs.value = new Set(ids);
 }
 
 // Remove deleted jobs from the selection.
 effect(() => {
-  const gone = [...selected.value].filter((id) => !snapshot.value.jobs.has(id));
-  if (gone.length) selected.value = new Set([...selected.value].filter((id) => !gone.includes(id)));
+  const gone = [...selectedJobs.value].filter((id) => !snapshot.value.jobs.has(id));
+  if (gone.length) selectedJobs.value = new Set([...selectedJobs.value].filter((id) => !gone.includes(id)));
 });
 
 // -- the form -------------------------------------------------------------------------------------------------------
@@ -142,14 +144,14 @@ effect(() => {
 /** Draft of the new-job form while it is open. */
 export const draft = signal<Draft | undefined>(undefined);
 
-let kept: Draft = EMPTY_DRAFT;
+let lastDraft: Draft = EMPTY_DRAFT;
 
 /** Open the form with its last contents or with a given draft. */
-export function compose(given?: Partial<Draft>): void {
-  draft.value = given ? { ...EMPTY_DRAFT, ...given } : kept;
+export function openForm(fields?: Partial<Draft>): void {
+  draft.value = fields ? { ...EMPTY_DRAFT, ...fields } : lastDraft;
 }
 
 export function closeForm(keep = true): void {
-  if (keep && draft.peek()) kept = draft.peek() as Draft;
+  if (keep && draft.peek()) lastDraft = draft.peek() as Draft;
   draft.value = undefined;
 }

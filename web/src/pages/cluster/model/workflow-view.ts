@@ -8,84 +8,100 @@ import { workflowId } from "../../../lib/naming";
 import type { Boxes } from "../../../graph/fold";
 import { computeLayout, type Layout } from "../../../graph/layout";
 import { state } from "./state";
-import { boxed, critical, failure, isOver, kept, looseEdges, workflow, type Lit, type Structure } from "./workflows";
+import {
+  foldGraph,
+  criticalActions,
+  failurePath,
+  hasEnded,
+  updateStructure,
+  findAnyOutcomeEdges,
+  loadWorkflow,
+  type HighlightedPath,
+  type Structure,
+} from "./workflows";
 
 /** A graph with its layout. */
-export interface Drawn {
+export interface GraphLayout {
   boxes: Boxes;
   layout: Layout;
   /** Edges between boxes that accept any outcome: `from to`. */
-  loose: ReadonlySet<string>;
+  anyOutcomeEdges: ReadonlySet<string>;
 }
 
 export interface WorkflowView {
-  answer: ReadonlySignal<Workflow | undefined>;
+  workflow: ReadonlySignal<Workflow | undefined>;
   structure: ReadonlySignal<Structure | undefined>;
-  drawn: ReadonlySignal<Drawn | undefined>;
-  lit: ReadonlySignal<Lit | undefined>;
+  graphLayout: ReadonlySignal<GraphLayout | undefined>;
+  path: ReadonlySignal<HighlightedPath | undefined>;
   problem: ReadonlySignal<Problem | undefined>;
   /** Request the workflow again after an action. */
-  poke(): void;
+  refresh(): void;
   stop(): void;
 }
 
 /** Return True if an event concerns a workflow or one of its jobs. */
-function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
+function concernsWorkflow(id: string, event: { job?: string; workflow?: unknown }): boolean {
   return event.workflow === id || (event.job !== undefined && workflowId(event.job) === id);
 }
 
-export function viewOf(id: string): WorkflowView {
-  const answer = signal<Workflow | undefined>(undefined);
+export function followWorkflow(id: string): WorkflowView {
+  const current = signal<Workflow | undefined>(undefined);
   const problem = signal<Problem | undefined>(undefined);
-  let before: Structure | undefined;
+  let previous: Structure | undefined;
   const structure = computed(() => {
-    if (answer.value) before = kept(before, answer.value.actions);
-    return before;
+    if (current.value) previous = updateStructure(previous, current.value.actions);
+    return previous;
   });
-  const ask = async (stop: AbortSignal) => {
+  const load = async (stop: AbortSignal) => {
     try {
-      answer.value = await workflow(id, stop);
+      current.value = await loadWorkflow(id, stop);
       problem.value = undefined;
     } catch (error) {
       if (!stop.aborted) problem.value = asProblem(error);
       throw error;
     }
   };
-  const alive = () => (answer.peek() ? !isOver(answer.peek() as Workflow) : problem.peek()?.status !== 404);
-  const follower = follow(ask, alive);
+  const isActive = () => (current.peek() ? !hasEnded(current.peek() as Workflow) : problem.peek()?.status !== 404);
+  const follower = follow(load, isActive);
   let last = events.peek().at(-1)?.id;
   const stop = effect(() => {
-    const fresh = events.value.slice(events.value.findIndex((event) => event.id === last) + 1);
+    const newEvents = events.value.slice(events.value.findIndex((event) => event.id === last) + 1);
     last = events.value.at(-1)?.id ?? last;
-    if (fresh.some((event) => concerns(id, event))) follower.notify();
+    if (newEvents.some((event) => concernsWorkflow(id, event))) follower.notify();
   });
   // Events during a disconnection were missed, so request the workflow again.
-  const again = effect(() => {
-    if (connection.value === "live") untracked(() => answer.peek() && follower.notify());
+  const stopReconnect = effect(() => {
+    if (connection.value === "live") untracked(() => current.peek() && follower.notify());
   });
   return {
-    answer,
+    workflow: current,
     structure,
-    drawn: computed(() => {
+    graphLayout: computed(() => {
       if (!structure.value) return undefined;
-      const boxes = boxed(structure.value, state.fold.value, state.unfolded.value);
-      return { boxes, layout: computeLayout(boxes.graph), loose: looseEdges(structure.value, boxes.boxOfVertex) };
+      const boxes = foldGraph(structure.value, state.fold.value, state.unfolded.value);
+      return {
+        boxes,
+        layout: computeLayout(boxes.graph),
+        anyOutcomeEdges: findAnyOutcomeEdges(structure.value, boxes.boxOfVertex),
+      };
     }),
-    lit: computed(() => litOf(answer.value, structure.value)),
+    path: computed(() => highlightedPath(current.value, structure.value)),
     problem,
-    poke: follower.notify,
+    refresh: follower.notify,
     stop: () => {
       stop();
-      again();
+      stopReconnect();
       follower.stop();
     },
   };
 }
 
 /** Return the highlighted path: the path to the failure unless another was selected. */
-function litOf(shown: Workflow | undefined, structure: Structure | undefined): Lit | undefined {
-  if (!shown || !structure) return undefined;
-  const wanted = state.way.value;
-  if (wanted === "critical") return critical(structure, shown.actions, Date.now());
-  return wanted === "none" ? undefined : failure(structure, shown.actions, structure.place.get(state.action.value));
+function highlightedPath(current: Workflow | undefined, structure: Structure | undefined): HighlightedPath | undefined {
+  if (!current || !structure) return undefined;
+  const choice = state.way.value;
+  if (choice === "critical") return criticalActions(structure, current.actions, Date.now());
+  return choice === "none"
+    ? undefined
+    : failurePath(structure, current.actions, structure.vertexOf.get(state.action.value));
 }

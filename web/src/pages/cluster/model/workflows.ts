@@ -17,26 +17,26 @@ import { criticalPath, delayPath } from "../../../graph/paths";
 import { buildGraph, findReachable, type Graph } from "../../../graph/structure";
 
 /** Return the newest workflows, up to 1,000. */
-export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowList> {
+export function loadWorkflows(limit: number, signal?: AbortSignal): Promise<WorkflowList> {
   return get("/api/workflows", { limit }, signal);
 }
 
-export function actionDetail(id: string, action: string, signal?: AbortSignal): Promise<ActionDetail> {
+export function loadAction(id: string, action: string, signal?: AbortSignal): Promise<ActionDetail> {
   return get(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}`, {}, signal);
 }
 
 /** Return all dependencies of an action. */
-export function waitsFor({ dependencies, after_any: any }: Action): readonly string[] {
+export function allDependencies({ dependencies, after_any: any }: Action): readonly string[] {
   return any.length ? [...dependencies, ...any] : dependencies;
 }
 
-export function workflow(id: string, signal?: AbortSignal): Promise<Workflow> {
+export function loadWorkflow(id: string, signal?: AbortSignal): Promise<Workflow> {
   return get(`/api/workflows/${encodeURIComponent(id)}`, {}, signal);
 }
 
 const YAML = "application/yaml";
 
-export function validate(text: string): Promise<Validation> {
+export function validateWorkflow(text: string): Promise<Validation> {
   return postText("/api/workflows/validate", text, YAML);
 }
 
@@ -46,31 +46,31 @@ export function submitWorkflow(text: string, key: string): Promise<WorkflowSumma
 }
 
 /** Return the offset of a validation error's position in a text. */
-export function offsetOf(text: string, { line, column }: Pick<ValidationError, "line" | "column">): number {
+export function textOffset(text: string, { line, column }: Pick<ValidationError, "line" | "column">): number {
   const lines = text.split("\n");
   const before = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
   return Math.min(text.length, before + Math.min(column - 1, lines[line - 1]?.length ?? 0));
 }
 
 /** Cancel or retry a workflow; `notes` explains which actions start again. */
-export function steerWorkflow(id: string, verb: "cancel" | "retry"): Promise<{ notes?: string[] }> {
+export function controlWorkflow(id: string, verb: "cancel" | "retry"): Promise<{ notes?: string[] }> {
   return post(`/api/workflows/${encodeURIComponent(id)}/${verb}`);
 }
 
-export function approve(id: string, action: string): Promise<unknown> {
+export function approveAction(id: string, action: string): Promise<unknown> {
   return post(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}/approve`);
 }
 
-const OVER = ["done", "failed", "cancelled", "skipped"];
+const FINAL_STATES = ["done", "failed", "cancelled", "skipped"];
 
-export function isOver({ state }: { state: string }): boolean {
-  return OVER.includes(state);
+export function hasEnded({ state }: { state: string }): boolean {
+  return FINAL_STATES.includes(state);
 }
 
 /** Return the actions that a workflow's state allows. */
-export function offers(state: string): ("cancel" | "retry")[] {
+export function allowedVerbs(state: string): ("cancel" | "retry")[] {
   if (state === "failed" || state === "cancelled") return ["retry"];
-  return OVER.includes(state) || state === "cancelling" ? [] : ["cancel"];
+  return FINAL_STATES.includes(state) || state === "cancelling" ? [] : ["cancel"];
 }
 
 /** States by urgency; a state that this page does not know precedes the final states. */
@@ -89,23 +89,23 @@ const URGENCY = [
   "done",
 ];
 
-function rank(state: string): number {
-  const place = URGENCY.indexOf(state);
-  return place < 0 ? 8.5 : place;
+function urgencyRank(state: string): number {
+  const index = URGENCY.indexOf(state);
+  return index < 0 ? 8.5 : index;
 }
 
 /** Return the states with their counts, most urgent first. */
-export function tallied(states: readonly string[]): [state: string, count: number][] {
+export function countStates(states: readonly string[]): [state: string, count: number][] {
   const counts = new Map<string, number>();
   for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
-  return [...counts].sort(([left], [right]) => rank(left) - rank(right));
+  return [...counts].sort(([left], [right]) => urgencyRank(left) - urgencyRank(right));
 }
 
 /** Format as `3 of 9 actions done, 1 failed, 2 skipped`. */
-export function inWords(counts: Readonly<Record<string, number>>, total: number): string {
+export function describeCounts(counts: Readonly<Record<string, number>>, total: number): string {
   const rest = Object.entries(counts)
     .filter(([state, count]) => state !== "done" && count)
-    .sort(([left], [right]) => rank(left) - rank(right))
+    .sort(([left], [right]) => urgencyRank(left) - urgencyRank(right))
     .map(([state, count]) => `${count} ${state}`);
   return [`${counts.done ?? 0} of ${total} actions done`, ...rest].join(", ");
 }
@@ -117,53 +117,57 @@ export interface Structure {
   actions: readonly Action[];
   graph: Graph;
   groups: Int32Array;
-  place: ReadonlyMap<string, number>;
+  vertexOf: ReadonlyMap<string, number>;
 }
 
-export function structureOf(actions: readonly Action[]): Structure {
+export function createStructure(actions: readonly Action[]): Structure {
   const graph = buildGraph(
-    actions.map((action) => ({ id: action.action_id, type: action.action_type, dependencies: waitsFor(action) })),
+    actions.map((action) => ({
+      id: action.action_id,
+      type: action.action_type,
+      dependencies: allDependencies(action),
+    })),
   );
   const groups = findGroups(
     graph,
     actions.map((action) => action.action_type),
   );
-  return { actions, graph, groups, place: new Map(actions.map((action, vertex) => [action.action_id, vertex])) };
+  return { actions, graph, groups, vertexOf: new Map(actions.map((action, vertex) => [action.action_id, vertex])) };
 }
 
-function sameNames(left: readonly string[], right: readonly string[]): boolean {
+function haveSameNames(left: readonly string[], right: readonly string[]): boolean {
   return left.length === right.length && left.every((id, place) => id === right[place]);
 }
 
-function alike(left: Action, right: Action): boolean {
+function isSameAction(left: Action, right: Action): boolean {
   return (
     left.action_id === right.action_id &&
     left.action_type === right.action_type &&
-    sameNames(left.dependencies, right.dependencies) &&
-    sameNames(left.after_any, right.after_any)
+    haveSameNames(left.dependencies, right.dependencies) &&
+    haveSameNames(left.after_any, right.after_any)
   );
 }
 
 /** Return the structure of new responses, or the same object if nothing changed. */
-export function kept(before: Structure | undefined, actions: readonly Action[]): Structure {
+export function updateStructure(previous: Structure | undefined, actions: readonly Action[]): Structure {
   const same =
-    before?.actions.length === actions.length &&
-    actions.every((each, vertex) => alike(before.actions[vertex] as Action, each));
-  return same && before ? before : structureOf(actions);
+    previous?.actions.length === actions.length &&
+    actions.every((each, vertex) => isSameAction(previous.actions[vertex] as Action, each));
+  return same && previous ? previous : createStructure(actions);
 }
 
 /**
- * Maximum size of a graph that is drawn completely; in larger ones, groups of more than `MOST_SIBLINGS` actions share a
+ * Maximum size of a graph that is drawn completely; in larger ones, groups of more than `MAX_SIBLINGS` actions share a
  * box.
  */
-const WHOLE = 60;
-const MOST_SIBLINGS = 8;
+const MAX_UNFOLDED = 60;
+const MAX_SIBLINGS = 8;
 
 /** Return the boxes of a graph; `open` contains the first action of each unfolded group. */
-export function boxed({ graph, groups, place }: Structure, folding: boolean, open: readonly string[]): Boxes {
-  const opened = new Set(open.map((id) => groups[place.get(id) ?? -1]));
-  const most = folding && graph.size > WHOLE ? MOST_SIBLINGS : graph.size;
-  return createBoxes(graph, groups, most, (group) => opened.has(group));
+export function foldGraph({ graph, groups, vertexOf }: Structure, folding: boolean, open: readonly string[]): Boxes {
+  const openGroups = new Set(open.map((id) => groups[vertexOf.get(id) ?? -1]));
+  const maxGroup = folding && graph.size > MAX_UNFOLDED ? MAX_SIBLINGS : graph.size;
+  return createBoxes(graph, groups, maxGroup, (group) => openGroups.has(group));
 }
 
 /** Return the common part of sibling names, such as `run-…`, or else the first name. */
@@ -180,22 +184,22 @@ export function commonName(names: readonly string[]): string {
 }
 
 /** Return the edges between boxes (`from to`) for which all actions accept any outcome. */
-export function looseEdges({ actions, place }: Structure, of: Int32Array): ReadonlySet<string> {
-  const loose = new Set<string>();
-  if (!actions.some((action) => action.after_any.length)) return loose;
-  const firm = new Set<string>();
+export function findAnyOutcomeEdges({ actions, vertexOf }: Structure, boxOfVertex: Int32Array): ReadonlySet<string> {
+  const anyOutcome = new Set<string>();
+  if (!actions.some((action) => action.after_any.length)) return anyOutcome;
+  const requireSuccess = new Set<string>();
   for (const [vertex, action] of actions.entries()) {
-    const name = (id: string) => `${of[place.get(id) ?? -1]} ${of[vertex]}`;
-    for (const id of action.after_any) loose.add(name(id));
-    for (const id of action.dependencies) firm.add(name(id));
+    const name = (id: string) => `${boxOfVertex[vertexOf.get(id) ?? -1]} ${boxOfVertex[vertex]}`;
+    for (const id of action.after_any) anyOutcome.add(name(id));
+    for (const id of action.dependencies) requireSuccess.add(name(id));
   }
-  return new Set([...loose].filter((each) => !firm.has(each)));
+  return new Set([...anyOutcome].filter((each) => !requireSuccess.has(each)));
 }
 
 // -- time -------------------------------------------------------------------------------------------------------------
 
 /** Return the seconds that an action took up to its end or `now` (ms since 1970); null before its start. */
-export function secondsOf({ started, ended }: Action, now: number): number | null {
+export function actionSeconds({ started, ended }: Action, now: number): number | null {
   if (!started) return null;
   const end = ended ? Date.parse(ended) : now;
   return Math.max(0, (end - Date.parse(started)) / 1000);
@@ -205,13 +209,13 @@ export function secondsOf({ started, ended }: Action, now: number): number | nul
  * Return the duration of each action in seconds. For actions that have not started, use the mean of their type, else of
  * all actions, else one.
  */
-export function weights(actions: readonly Action[], now: number): number[] {
+export function actionWeights(actions: readonly Action[], now: number): number[] {
   const sums = new Map<string, { sum: number; count: number }>();
   const add = (name: string, value: number) => {
     const before = sums.get(name) ?? { sum: 0, count: 0 };
     sums.set(name, { sum: before.sum + value, count: before.count + 1 });
   };
-  const taken = actions.map((action) => secondsOf(action, now));
+  const taken = actions.map((action) => actionSeconds(action, now));
   for (const [vertex, action] of actions.entries()) {
     const value = taken[vertex];
     if (value === null || value === undefined || !action.ended) continue;
@@ -222,10 +226,10 @@ export function weights(actions: readonly Action[], now: number): number[] {
     const found = sums.get(type) ?? sums.get("");
     return found ? found.sum / found.count : 1;
   };
-  return actions.map((action, vertex) => taken[vertex] ?? (isOver(action) ? 0 : usual(action.action_type)));
+  return actions.map((action, vertex) => taken[vertex] ?? (hasEnded(action) ? 0 : usual(action.action_type)));
 }
 
-export interface Lit {
+export interface HighlightedPath {
   /** Actions of the path, first to last. */
   vertices: readonly number[];
   /** Description for the line above the picture. */
@@ -234,8 +238,8 @@ export interface Lit {
 }
 
 /** Return the critical path, which determines when the workflow finishes. */
-export function critical({ graph }: Structure, actions: readonly Action[], now: number): Lit {
-  const own = weights(actions, now);
+export function criticalActions({ graph }: Structure, actions: readonly Action[], now: number): HighlightedPath {
+  const own = actionWeights(actions, now);
   const { vertices, length } = criticalPath(graph, (vertex) => own[vertex] ?? 0);
   return { vertices, text: "critical", seconds: length };
 }
@@ -251,7 +255,11 @@ export function firstFailure(actions: readonly Action[]): number | undefined {
 }
 
 /** Return the path to the first failure or to a selected failed action. */
-export function failure({ graph }: Structure, actions: readonly Action[], chosen?: number): Lit | undefined {
+export function failurePath(
+  { graph }: Structure,
+  actions: readonly Action[],
+  chosen?: number,
+): HighlightedPath | undefined {
   const failed = chosen !== undefined && actions[chosen]?.state === "failed" ? chosen : firstFailure(actions);
   if (failed === undefined) return undefined;
   const end = (vertex: number) => Date.parse(actions[vertex]?.ended ?? "") || 0;
@@ -262,6 +270,6 @@ export function failure({ graph }: Structure, actions: readonly Action[], chosen
 }
 
 /** Count the actions that were skipped because of one action. */
-export function skippedBy({ graph }: Structure, actions: readonly Action[], vertex: number): number {
+export function countSkipped({ graph }: Structure, actions: readonly Action[], vertex: number): number {
   return [...findReachable(graph, vertex, true)].filter((each) => actions[each]?.state === "skipped").length;
 }

@@ -5,51 +5,51 @@ import { useEffect } from "preact/hooks";
 import { asProblem, Problem } from "../../../lib/api";
 import { connection } from "../../../lib/live";
 
-export interface Polled<T> {
+export interface PollState<T> {
   value: T | undefined;
   /** Error of the last request. */
   problem: Problem | undefined;
 }
 
 /**
- * Return the latest response of `ask`, repeated every `seconds` while the component is shown. `key` identifies the
+ * Return the latest response of `send`, repeated every `seconds` while the component is shown. `key` identifies the
  * request.
  */
-export function usePolled<T>(
+export function usePolling<T>(
   key: string,
   seconds: number,
-  ask: (signal: AbortSignal) => Promise<T>,
-): Signal<Polled<T>> {
-  const answer = useSignal<Polled<T>>({ value: undefined, problem: undefined });
+  send: (signal: AbortSignal) => Promise<T>,
+): Signal<PollState<T>> {
+  const state = useSignal<PollState<T>>({ value: undefined, problem: undefined });
   useEffect(() => {
     const control = new AbortController();
     let timer = 0;
-    let busy = false;
-    const round = async () => {
+    let isBusy = false;
+    const poll = async () => {
       timer = 0;
-      if (busy) return;
-      busy = true;
+      if (isBusy) return;
+      isBusy = true;
       try {
-        const value = await ask(control.signal);
-        if (!control.signal.aborted) answer.value = { value, problem: undefined };
+        const value = await send(control.signal);
+        if (!control.signal.aborted) state.value = { value, problem: undefined };
       } catch (error) {
         if (control.signal.aborted) return;
-        answer.value = {
-          ...answer.peek(),
+        state.value = {
+          ...state.peek(),
           problem: asProblem(error),
         };
         // The cluster does not have this resource, so stop polling.
         if (error instanceof Problem && error.status === 404) return;
       }
-      busy = false;
-      plan();
+      isBusy = false;
+      schedule();
     };
-    const plan = () => {
+    const schedule = () => {
       if (!timer && !document.hidden && connection.peek() === "live" && !control.signal.aborted)
-        timer = window.setTimeout(round, seconds * 1000);
+        timer = window.setTimeout(poll, seconds * 1000);
     };
     const wake = () => {
-      if (!document.hidden && !timer) void round();
+      if (!document.hidden && !timer) void poll();
     };
     const stop = effect(() => {
       if (connection.value === "live") queueMicrotask(wake);
@@ -62,5 +62,5 @@ export function usePolled<T>(
       document.removeEventListener("visibilitychange", wake);
     };
   }, [key]);
-  return answer;
+  return state;
 }
