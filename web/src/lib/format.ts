@@ -40,7 +40,8 @@ export function formatCompact(value: Countable | null | undefined): string {
 
 /** Format a rounded count with its noun, such as 1 unit or 12.3 M units. */
 export function formatAmount(value: Countable, noun: string): string {
-  return `${formatCompact(value)}${formatCompact(value).includes(NARROW_SPACE) ? " " : NARROW_SPACE}${noun}${Number(value) === 1 ? "" : "s"}`;
+  const text = formatCompact(value);
+  return `${text}${text.includes(NARROW_SPACE) ? " " : NARROW_SPACE}${noun}${Number(value) === 1 ? "" : "s"}`;
 }
 
 /** Format a string of digits that exceeds a double in exponent notation. */

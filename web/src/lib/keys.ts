@@ -1,4 +1,7 @@
-/** Keyboard shortcuts: `bindShortcuts({ "g o": {run, text}, Space: {…} })`. The keys of a sequence are separated by spaces. */
+/**
+ * Keyboard shortcuts: `bindShortcuts({ "g o": {run, text}, Space: {…} })`. The keys of a sequence are separated by
+ * spaces.
+ */
 
 import { signal } from "@preact/signals";
 

@@ -59,7 +59,7 @@ export const retryAt = signal(0);
 export const lastMessageAt = signal(0);
 /** Current time in ms since 1970, updated every second while the page is visible, for ages and countdowns. */
 export const now = signal(Date.now());
-/** Age of the displayed data. Pictures are gray unless it is live; the time after `lastMessageAt` is unknown otherwise. */
+/** Age of the displayed data. Unless it is live, pictures are gray and the time after `lastMessageAt` is unknown. */
 export const age = computed(() => ageOf(connection.value, lastMessageAt.value, now.value));
 /** Time up to which the displayed data is known in ms since 1970. */
 export const knownUntil = computed(() => (age.value === "live" ? now.value : lastMessageAt.value));

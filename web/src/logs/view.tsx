@@ -234,7 +234,8 @@ function useSearch(lines: LogLines, going: boolean, show: (line: number) => void
 
 function formatHitCount(index: number, hits: number): string {
   if (!hits) return "not there";
-  return `${formatInteger(index + 1)} of ${formatInteger(hits)} line${hits === 1 ? "" : "s"}${hits >= MAX_HITS ? " or more" : ""}`;
+  const more = hits >= MAX_HITS ? " or more" : "";
+  return `${formatInteger(index + 1)} of ${formatInteger(hits)} line${hits === 1 ? "" : "s"}${more}`;
 }
 
 interface SearchProps {

@@ -6,7 +6,7 @@ export interface Bin {
   count: number;
 }
 
-/** Return the heights of the bars. Bars of different widths show densities (`isDensity`), so that areas are comparable. */
+/** Return the heights of the bars. Bars of different widths show densities, so that areas are comparable. */
 export function computeBarHeights(bins: readonly Bin[]): { isDensity: boolean; values: number[] } {
   const widths = bins.map((bin) => bin.to - bin.from);
   const [least, most] = [Math.min(...widths), Math.max(...widths)];

@@ -28,8 +28,8 @@ function describe({ title, bins, unit = "" }: HistogramProps): string {
   const tallest = bins[heights.indexOf(Math.max(...heights))] ?? { from: 0, to: 0, count: 0 };
   if (!total) return `${title}: no values.`;
   return (
-    `${title}: ${formatInteger(total)} values from ${formatCompact(bins[0]?.from ?? 0)} to ${formatCompact(bins.at(-1)?.to ?? 0)} ` +
-    `${unit}; ` +
+    `${title}: ${formatInteger(total)} values from ${formatCompact(bins[0]?.from ?? 0)} to ` +
+    `${formatCompact(bins.at(-1)?.to ?? 0)} ${unit}; ` +
     `${isDensity ? "densest" : "most"}, ${formatInteger(tallest.count)}, between ${formatCompact(tallest.from)} and ` +
     `${formatCompact(tallest.to)} ${unit}.`
   );

@@ -25,7 +25,7 @@ const ANCHORS: Record<string, string> = { center: "middle", right: "end", end: "
 /** Vertical offset of text baselines as a fraction of the font size. */
 const SHIFTS: Record<string, number> = { middle: 0.35, top: 0.8, hanging: 0.8, bottom: -0.2, ideographic: -0.2 };
 
-function formatNumber(value: number): string {
+function format(value: number): string {
   return String(Math.round(value * 100) / 100);
 }
 
@@ -116,23 +116,23 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   }
 
   moveTo(x: number, y: number): void {
-    this.path += `M${formatNumber(x)} ${formatNumber(y)}`;
+    this.path += `M${format(x)} ${format(y)}`;
   }
 
   lineTo(x: number, y: number): void {
-    this.path += `${this.path ? "L" : "M"}${formatNumber(x)} ${formatNumber(y)}`;
+    this.path += `${this.path ? "L" : "M"}${format(x)} ${format(y)}`;
   }
 
   quadraticCurveTo(x1: number, y1: number, x: number, y: number): void {
-    this.path += `Q${[x1, y1, x, y].map(formatNumber).join(" ")}`;
+    this.path += `Q${[x1, y1, x, y].map(format).join(" ")}`;
   }
 
   bezierCurveTo(x1: number, y1: number, x2: number, y2: number, x: number, y: number): void {
-    this.path += `C${[x1, y1, x2, y2, x, y].map(formatNumber).join(" ")}`;
+    this.path += `C${[x1, y1, x2, y2, x, y].map(format).join(" ")}`;
   }
 
   rect(x: number, y: number, width: number, height: number): void {
-    this.path += `M${formatNumber(x)} ${formatNumber(y)}h${formatNumber(width)}v${formatNumber(height)}h${formatNumber(-width)}Z`;
+    this.path += `M${format(x)} ${format(y)}h${format(width)}v${format(height)}h${format(-width)}Z`;
   }
 
   arc(x: number, y: number, radius: number, from: number, to: number, anticlockwise = false): void {
@@ -140,8 +140,8 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     const place = (angle: number) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)] as const;
     const along = (until: number, large: boolean) => {
       const [toX, toY] = place(until);
-      this.path += `A${[radius, radius].map(formatNumber).join(" ")} 0 ${large ? 1 : 0} ${anticlockwise ? 0 : 1} `;
-      this.path += `${formatNumber(toX)} ${formatNumber(toY)}`;
+      this.path += `A${[radius, radius].map(format).join(" ")} 0 ${large ? 1 : 0} ${anticlockwise ? 0 : 1} `;
+      this.path += `${format(toX)} ${format(toY)}`;
     };
     this.lineTo(...place(from));
     const turn = anticlockwise ? -1 : 1;
@@ -166,7 +166,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     this.clips += 1;
     const id = `clip-${this.clips}`;
     const within = this.clipped ? ` clip-path="url(#${this.clipped})"` : "";
-    const shape = `<path d="${this.path}" transform="matrix(${this.matrix.map(formatNumber).join(" ")})"/>`;
+    const shape = `<path d="${this.path}" transform="matrix(${this.matrix.map(format).join(" ")})"/>`;
     this.parts.push(`<clipPath id="${id}"${within}>${shape}</clipPath>`);
     this.clipped = id;
   }
@@ -183,7 +183,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
 
   strokeRect(x: number, y: number, width: number, height: number): void {
     // SVG does not draw rectangles without width or height, so draw them as lines.
-    const shape = `d="M${formatNumber(x)} ${formatNumber(y)}h${formatNumber(width)}v${formatNumber(height)}h${formatNumber(-width)}Z"`;
+    const shape = `d="M${format(x)} ${format(y)}h${format(width)}v${format(height)}h${format(-width)}Z"`;
     this.add("path", `${shape} ${this.stroked()}`);
   }
 
@@ -196,7 +196,8 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     const shift = (SHIFTS[this.textBaseline] ?? 0) * size;
     this.add(
       "text",
-      `x="${formatNumber(x)}" y="${formatNumber(y + shift)}" font-size="${formatNumber(size)}" font-family="${escapeXml(family)}"${bold}` +
+      `x="${format(x)}" y="${format(y + shift)}" font-size="${format(size)}" ` +
+        `font-family="${escapeXml(family)}"${bold}` +
         `${anchor ? ` text-anchor="${anchor}"` : ""} ${this.filled()}`,
       escapeXml(text),
     );
@@ -221,20 +222,20 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
 
   private stroked(): string {
     const more = [
-      this.dash.length ? `stroke-dasharray="${this.dash.map(formatNumber).join(" ")}"` : "",
+      this.dash.length ? `stroke-dasharray="${this.dash.map(format).join(" ")}"` : "",
       this.lineCap === "butt" ? "" : `stroke-linecap="${this.lineCap}"`,
       this.lineJoin === "miter" ? "" : `stroke-linejoin="${this.lineJoin}"`,
       this.globalAlpha < 1 ? `stroke-opacity="${this.globalAlpha}"` : "",
     ].filter(Boolean);
     return [
-      `fill="none" stroke="${escapeXml(this.strokeStyle)}" stroke-width="${formatNumber(this.lineWidth)}"`,
+      `fill="none" stroke="${escapeXml(this.strokeStyle)}" stroke-width="${format(this.lineWidth)}"`,
       ...more,
     ].join(" ");
   }
 
   private add(name: string, attributes: string, inner = ""): void {
     const turned = this.matrix.every((value, place) => value === [1, 0, 0, 1, 0, 0][place]);
-    const matrix = turned ? "" : ` transform="matrix(${this.matrix.map(formatNumber).join(" ")})"`;
+    const matrix = turned ? "" : ` transform="matrix(${this.matrix.map(format).join(" ")})"`;
     // The clip path is in units of the sheet, so it encloses transformed elements.
     const open = this.clipped ? `<g clip-path="url(#${this.clipped})">` : "";
     const shape = `<${name} ${attributes}${matrix}${inner ? `>${inner}</${name}>` : "/>"}`;
@@ -245,5 +246,5 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
 function rectPath(x: number, y: number, width: number, height: number): string {
   const [left, wide] = width < 0 ? [x + width, -width] : [x, width];
   const [top, tall] = height < 0 ? [y + height, -height] : [y, height];
-  return `x="${formatNumber(left)}" y="${formatNumber(top)}" width="${formatNumber(wide)}" height="${formatNumber(tall)}"`;
+  return `x="${format(left)}" y="${format(top)}" width="${format(wide)}" height="${format(tall)}"`;
 }

@@ -162,7 +162,8 @@ function Facts({ job }: { job: Job }) {
     ["device", job.device.replace("_", " ")],
     [
       "leases",
-      `${formatInteger(job.usage.leases)}${job.usage.expired_leases ? `, ${formatInteger(job.usage.expired_leases)} expired` : ""}`,
+      formatInteger(job.usage.leases) +
+        (job.usage.expired_leases ? `, ${formatInteger(job.usage.expired_leases)} expired` : ""),
     ],
     ["lane time", formatSeconds(job.usage.lane_seconds)],
   ];

@@ -106,7 +106,8 @@ function describeSpan({ stream, to, known }: StreamView, span: Span): string {
         ? formatCount(span.leases, "lease")
         : formatAmount(span.units ?? "", "unit");
   return (
-    `${lane}: ${work}, ${formatClock(span.start * 1000)} to ${span.open && isCurrent ? "now" : formatClock(end * 1000)}, ` +
+    `${lane}: ${work}, ${formatClock(span.start * 1000)} to ` +
+    `${span.open && isCurrent ? "now" : formatClock(end * 1000)}, ` +
     `${formatSeconds(end - span.start)}, ${outcome}`
   );
 }
@@ -124,8 +125,8 @@ function Lanes({ stream, until, hasResponses }: { stream: Stream; until: number 
   const mean = shares.reduce((sum, each) => sum + each, 0) / shares.length;
   const computing = stream.spans.filter((span) => span.open && (known[span.lane] ?? to) >= to - 1).length;
   const summary =
-    `Worker stream of the last 10 minutes: ${formatCount(stream.lanes.length, "lane")}, ${formatPercent(mean)} of their ` +
-    `time computing; ${computing} compute now.`;
+    `Worker stream of the last 10 minutes: ${formatCount(stream.lanes.length, "lane")}, ${formatPercent(mean)} of ` +
+    `their time computing; ${computing} compute now.`;
   const find = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const [x, y, at] = [event.clientX - box.left, event.clientY - box.top, currentView()];

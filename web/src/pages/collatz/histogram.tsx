@@ -99,8 +99,8 @@ export function HistogramView() {
   const figures = summary(data.histogram);
   const words = figures
     ? `Steps of ${formatInteger(figures.count)} numbers from ${formatInteger(data.range.first)} to ` +
-      `${formatInteger(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, deviation ${figures.deviation.toFixed(2)}, ` +
-      `median ${figures.median}, ${figures.least} to ${figures.most}`
+      `${formatInteger(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, ` +
+      `deviation ${figures.deviation.toFixed(2)}, median ${figures.median}, ${figures.least} to ${figures.most}`
     : "No number of this range is known yet";
   const canvas = usePicture(
     "histogram",

@@ -94,8 +94,8 @@ export function ResiduesView() {
     undefined,
   );
   const words = best
-    ? `Mean steps by n mod ${modulus} of ${formatInteger(wanted.first)} to ${formatInteger(wanted.end - 1n)}: most for ` +
-      `${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ` +
+    ? `Mean steps by n mod ${modulus} of ${formatInteger(wanted.first)} to ${formatInteger(wanted.end - 1n)}: ` +
+      `most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ` +
       `${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, ` +
       `dashed`
     : small

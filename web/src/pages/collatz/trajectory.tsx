@@ -526,8 +526,8 @@ function summaryText(): string {
     .map((meet) => ` It meets that of ${short(meet.with)} ${formatCount(meet.remaining, "step")} before 1.`)
     .join("");
   return (
-    `Trajectory of ${short(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} of them odd, peak ` +
-    `${short(path.peak)} at step ${formatInteger(path.peakStep)}.${met}`
+    `Trajectory of ${short(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} of them odd, ` +
+    `peak ${short(path.peak)} at step ${formatInteger(path.peakStep)}.${met}`
   );
 }
 

@@ -131,7 +131,8 @@ export function UnitGrid({ job, programs, list }: Props) {
           <span class="soft">
             {HANDS}
             {grid.value.share > 1 &&
-              ` A cell is ${formatInteger(grid.value.share)} units and shows the first of dead, retrying, running, waiting.`}
+              ` A cell is ${formatInteger(grid.value.share)} units and shows the first of dead, retrying, ` +
+                "running, waiting."}
           </span>
         )}
       </p>

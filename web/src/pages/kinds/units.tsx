@@ -88,7 +88,8 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
       <span class="small soft grow" role="status">
         {first === undefined || last === undefined
           ? answer && "No unit"
-          : `Units ${formatInteger(first)} to ${formatInteger(last)}: ${formatInteger(rows.length)} of ${formatInteger(all)}`}
+          : `Units ${formatInteger(first)} to ${formatInteger(last)}: ` +
+            `${formatInteger(rows.length)} of ${formatInteger(all)}`}
       </span>
       <Button disabled={!state.from.value} onClick={() => go(before.pop() ?? 0)}>
         Previous {formatInteger(PAGE)}

@@ -370,7 +370,8 @@ const HELP = matchMedia("(pointer: coarse)").matches
 
 function describe({ trace, index }: LoadedTrace, t0: number, t1: number): string {
   const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
-  return `${formatCount(slices, "slice")}, ${busyCores.toFixed(2)} cores busy on average, ${formatCount(steals, "steal")}.`;
+  const cores = `${busyCores.toFixed(2)} cores busy on average`;
+  return `${formatCount(slices, "slice")}, ${cores}, ${formatCount(steals, "steal")}.`;
 }
 
 function describeSlice({ trace }: LoadedTrace, at: number): string | undefined {

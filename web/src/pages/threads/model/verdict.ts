@@ -34,9 +34,10 @@ export function verdictOf(mine: Cell, rival: Cell): Verdict | undefined {
   if (!one || !other || !(one.mean > 0) || !(other.mean > 0)) return undefined;
   const [fast, slow, winner, loser] = one.mean <= other.mean ? [one, other, mine, rival] : [other, one, rival, mine];
   const clear = slow.mean - fast.mean > Math.hypot(half(one), half(other));
+  const ratio = slow.mean / fast.mean;
   const means = times(fast.mean, slow.mean);
   const text = clear
-    ? `${named(winner)} ${formatPercent(slow.mean / fast.mean - 1, slow.mean / fast.mean < 1.1 ? 1 : 0)} faster: ${means}`
+    ? `${named(winner)} ${formatPercent(ratio - 1, ratio < 1.1 ? 1 : 0)} faster: ${means}`
     : `No clear difference between ${named(winner)} and ${named(loser)}: ${means}; the intervals overlap`;
   return { clear, text };
 }
