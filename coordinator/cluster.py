@@ -11,6 +11,7 @@ from typing import Any, cast
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.credentials import Credentials
+from coordinator.access.guests import Guests
 from coordinator.access.principal import Principal
 from coordinator.artifacts.catalog import Catalog
 from coordinator.artifacts.trees import Trees
@@ -46,6 +47,7 @@ class Cluster:
         self.hub = hub
         self.settings = settings
         self.credentials = Credentials(settings, store.tokens)
+        self.guests = Guests(settings, store.tenants)
         self.queries = Queries(store, settings)
         self.artifacts = Trees(store, settings)
         self.models = Catalog(store.artifacts, self.artifacts)

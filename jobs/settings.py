@@ -106,8 +106,9 @@ class Settings(BaseSettings):
     host_id: str = Field(default="", pattern=_NAME)
     #: With `required`, every API call needs a token.
     #: With `auto`, calls need no token if the API is published on loopback and `CLUSTER_TOKEN` is not set.
-    #: See docs/access.md.
-    auth: Literal["auto", "required"] = "auto"
+    #: With `guest`, such calls can only submit compiled kinds and use the jobs that were submitted without a token.
+    #: A local cluster with a runner uses `guest` instead of `auto`. See docs/access.md.
+    auth: Literal["auto", "guest", "required"] = "auto"
     #: Token that permits everything. If the setting is not empty, every API call needs a token.
     #: To replace the token, list the old and the new one, separated by a comma.
     cluster_token: str = ""

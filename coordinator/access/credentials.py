@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.access import guests
 from coordinator.access.principal import ANYONE, BOOTSTRAP, OWNER, Principal, Scope
 from coordinator.async_cache import AsyncCache
 from jobs import errors
@@ -22,6 +23,10 @@ from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "the request has no token; log in, or send the header Authorization: Bearer TOKEN"
+_ONLY_GUEST = (
+    "this request needs a token. Without one, programs on this machine can only submit compiled kinds, such as collatz,"
+    f" and use the jobs that were submitted without a token; {guests.ADVICE}"
+)
 _REFUSED = "this token is unknown, was revoked or has expired; log in again, or use another token"
 #: Maximum age in seconds of this replica's cached token set.
 #: A revoked token must be rejected within one second, which includes the time of slow reads.
@@ -42,6 +47,7 @@ class Credentials:
     def __init__(self, settings: Settings, store: Tokens) -> None:
         self._cluster_tokens = settings.cluster_tokens()
         self.is_token_required = exposure.needs_token(settings)
+        self._missing = _ONLY_GUEST if exposure.accepts_guests(settings) else _MISSING
         self._store = store
         self._state = AsyncCache(self._read)
         #: Time when this replica last changed tokens or sessions, from time.monotonic.
@@ -70,7 +76,7 @@ class Credentials:
         if bearer:
             raise errors.Unauthorized(_REFUSED)
         if self.is_token_required:
-            raise errors.Unauthorized(_MISSING)
+            raise errors.Unauthorized(self._missing)
         return ANYONE
 
     async def principal_by_cookie(self, cookie: str, csrf: str) -> Principal | None:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Actor
 
+#: Tenant of the jobs that guests submit. No token belongs to it.
+GUEST_TENANT = "guest"
 #: Token ID that represents CLUSTER_TOKEN. IDs of API tokens never contain a dash.
 BOOTSTRAP = "cluster-token"
 
@@ -75,5 +77,7 @@ class Principal:
 
 #: Principal of requests without a token, if the cluster does not require tokens.
 ANYONE = Principal(tenant=DEFAULT_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.OPERATE}))
+#: Principal of requests without a token, if the cluster accepts guests. `guests.py` lists the routes.
+GUEST = Principal(tenant=GUEST_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT}))
 #: Principal of requests with CLUSTER_TOKEN.
 OWNER = Principal(tenant=DEFAULT_TENANT, token=BOOTSTRAP, scopes=frozenset(Scope))

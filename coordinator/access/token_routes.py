@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import decoding
 from coordinator.access import queries
-from coordinator.access.principal import Scope
+from coordinator.access.principal import GUEST_TENANT, Scope
 from coordinator.server import bodies, http, patterns
 from coordinator.server.http import json_response
 from jobs import errors
@@ -58,6 +58,9 @@ async def create_token(request: Request, cluster: http.ClusterDep, principal: ht
             f" {', '.join(sorted(set(new.scopes)))}",
             field="labels",
         )
+    if new.tenant == GUEST_TENANT:
+        detail = f"tenant: {GUEST_TENANT} owns the jobs that are submitted without a token; use another tenant"
+        raise errors.InvalidRequest(detail, field="tenant")
     minted, ttl_ms = tokens.mint(), (new.ttl_seconds or 0) * 1000
     scopes = tuple(sorted(set(new.scopes)))
     how = await run_in_threadpool(

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
+from coordinator.access import guests
 from coordinator.access.principal import Scope
 from coordinator.server import http
 from coordinator.server.http import json_response
@@ -40,6 +41,8 @@ def steer(
     """Cancel, pause, resume or retry a job. If the job's state does not allow this, the response is a 409 with the
     state.
     """
+    if hold:
+        guests.require_token(principal, "hold")
     cluster.steer(job_id, verb, principal, hold=hold)
     return json_response(cluster.queries.jobs.job(job_id))
 

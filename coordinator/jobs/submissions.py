@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coordinator import destinations
+from coordinator.access import guests
 from coordinator.access.principal import Principal
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, artifact_deleted
@@ -35,6 +36,8 @@ QUESTION_SECONDS = 600
 MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 #: Maximum number of jobs that a job can depend on.
 MAX_PARENTS = 1000
+#: Fields that guests cannot set. They refer to other jobs or machines, or exceed the limit on queued jobs.
+_TOKEN_FIELDS = ("notify", "after", "after_any", "hold")
 #: Maximum size in bytes of a job specification, which is sent with every lease.
 _MAX_SPEC = 64 * 1024
 #: Maximum number of validation errors to describe, and of list items to validate if there are more errors.
@@ -284,6 +287,7 @@ def accept(
 
     Programs require `references`.
     """
+    _check_guest(asked, principal)
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = _device(asked)
     after, after_any = _parents(asked)
@@ -315,6 +319,14 @@ def accept(
         after_any=after_any,
     )
     return AcceptedJob(job=job, estimated_wait_seconds=scheduler.estimate_wait(route.queue, fleet, principal.tenant))
+
+
+def _check_guest(asked: Submission, principal: Principal) -> None:
+    """Raise Forbidden if a guest submits a kind without kernels, or a field that needs a token."""
+    if not {Device.CPU, Device.GPU}.intersection(registry.devices(asked.type)):
+        guests.require_token(principal, "type", f"{asked.type} runs programs, which")
+    for field in filter(lambda name: getattr(asked, name), _TOKEN_FIELDS):
+        guests.require_token(principal, field)
 
 
 def _requested_device(asked: Submission, plan: Plan) -> str:

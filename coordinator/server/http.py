@@ -56,7 +56,7 @@ class _Identity(SecurityBase):
         self.scheme_name = "HTTPBearer"
 
     async def __call__(self, request: Request) -> Principal:
-        """Return the principal of a bearer token, or else of a session cookie with its CSRF token.
+        """Return the principal of a bearer token, or else of a session cookie with its CSRF token, or else the guest.
 
         Raise Unauthorized if the token is unknown, or if the cluster requires a token and the request has none.
         """
@@ -70,6 +70,8 @@ class _Identity(SecurityBase):
             if principal is not None:
                 cookies.check_origin(request)
                 return principal
+        if not bearer and (guest := await cluster.guests.principal(request)) is not None:
+            return guest
         return await cluster.credentials.principal_by_bearer(bearer)
 
 

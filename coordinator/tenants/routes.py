@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.principal import Scope
+from coordinator.access.principal import GUEST_TENANT, Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
 from jobs import errors
@@ -25,6 +25,8 @@ Name = Annotated[str, Path(pattern=NAME, description="Tenant name.")]
 #: Error messages for tenants that cannot be deleted, by the result of the store.
 _CONFLICTS = {
     "default": "tenant default cannot be deleted, because it owns the jobs of all principals without another tenant",
+    "guest": "tenant guest cannot be deleted while the cluster accepts jobs without a token, because it limits them; to"
+    " accept no such jobs, set AUTH=required",
     "busy": "jobs of tenant {tenant} are waiting or running; cancel them first",
     "workflows": "tenant {tenant} has workflows; delete them first. List them with `cluster workflow list`",
     "tokens": "tenant {tenant} has valid tokens, which would have no caps without the tenant; revoke them first."
@@ -118,7 +120,8 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.Princi
 
     The tenant `default` cannot be deleted.
     """
-    answer = cluster.store.tenants.remove(tenant, principal.actor)
+    is_in_use = tenant == GUEST_TENANT and cluster.guests.are_accepted
+    answer = "guest" if is_in_use else cluster.store.tenants.remove(tenant, principal.actor)
     if answer == "missing":
         raise errors.missing("tenant", tenant, "tenant")
     if answer in _CONFLICTS:

@@ -101,8 +101,8 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
-        # With a runner, anyone who can submit jobs can run programs on this machine.
-        **({"AUTH": "required"} if shape.runner else {}),
+        # With a runner, the owners of tokens run programs on this machine. Other users must not reach these.
+        **({"AUTH": "guest"} if shape.runner and load().auth == "auto" else {}),
     }
 
 

@@ -40,7 +40,12 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
 
 def needs_token(settings: Settings) -> bool:
     """Return True if the API requires a token because of AUTH, CLUSTER_TOKEN, or access from a network."""
-    return settings.auth == "required" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)
+    return settings.auth != "auto" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)
+
+
+def accepts_guests(settings: Settings) -> bool:
+    """Return True if requests without a token can submit compiled kinds, although all other requests need a token."""
+    return settings.auth == "guest" and not settings.cluster_tokens() and _published_on_loopback(settings)
 
 
 def _published_on_loopback(settings: Settings) -> bool:

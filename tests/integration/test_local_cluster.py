@@ -392,12 +392,36 @@ print(b"tc_" in parent.read_bytes() if os.access(parent, os.R_OK) else False)
 """
 
 
+def as_guest(url: str, theirs: str) -> None:
+    """Submit a job without a token as in the specification, poll it, and fail to reach the job of a person."""
+
+    def post(path: str, body: Any) -> Any:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{url}{path}", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    parameters = {"thread_count": 1000, "max_depth": 10, "batch_size": 256}
+    snippet = {"type": "thread", "priority": "high", "gpu_preferred": True, "parameters": parameters}
+    job = post("/api/submit", snippet)["job_id"]
+    until(lambda: get(url, f"/api/jobs/{job}")["state"] == "done")
+    assert get(url, f"/api/jobs/{job}/result")["result"]
+    with urllib.request.urlopen(f"{url}/api/jobs/{job}/events", timeout=30) as events:
+        assert b"event: done" in events.read(), "the stream ends with the job"
+    for path, code in ((f"/api/jobs/{theirs}", 404), (f"/api/jobs/{theirs}/events", 404), ("/api/events", 401)):
+        with pytest.raises(urllib.error.HTTPError, match=str(code)):
+            get(url, path)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        post("/api/submit", {"type": "command", "parameters": {"argv": ["id"], "count": 1}})
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 def test_a_runner_runs_programs_and_nobody_without_a_token_has_any_run(checkout: Checkout) -> None:
     with checkout.up("--runner") as (starter, url):
         assert "cluster run -- echo hello" in checkout.said()
         with pytest.raises(urllib.error.HTTPError, match="401"):
             get(url, "/api/status")
+        as_guest(url, checkout.cluster("submit", "command", "--no-files", "--", "true").stdout.strip())
         assert (checkout.folder / "token").stat().st_mode & 0o777 == 0o600
         assert checkout.cluster("run", "--no-files", "--", "echo", "hello").stdout == "hello\n"
         named, parents = checkout.cluster("run", "--no-files", "--", "python3", "-c", NOSY).stdout.splitlines()

@@ -30,8 +30,15 @@ def test_there_is_none_unless_asked_for(tmp_path: Path) -> None:
     without, with_one = programs(tmp_path, runner=False), programs(tmp_path, runner=True)
     assert with_one.keys() - without.keys() == {"runner-1"}
     assert "AUTH" not in without["coordinator"].environment
-    assert with_one["coordinator"].environment["AUTH"] == "required", "whoever may submit has programs run"
+    assert with_one["coordinator"].environment["AUTH"] == "guest", "only the owners of tokens reach programs"
     assert (shape(runner=False).workers, shape(runner=True).workers) == (1, 2)
+
+
+def test_a_runner_keeps_the_users_choice_that_each_call_needs_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "load", lambda: Settings(auth="required"))
+    assert "AUTH" not in programs(tmp_path, runner=True)["coordinator"].environment, "inherited"
 
 
 def test_a_runner_has_no_password_and_no_token_in_its_environment(

@@ -61,7 +61,11 @@ class Known:
                 raise errors.Unauthorized
             return principal
 
+        async def no_guest(_request: Any) -> None:
+            return None
+
         self.credentials = type("Credentials", (), {"principal_by_bearer": staticmethod(known)})
+        self.guests = type("Guests", (), {"principal": staticmethod(no_guest)})
 
     def __getattr__(self, name: str) -> Any:
         raise errors.Conflict(f"reached {name}")
