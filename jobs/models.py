@@ -167,7 +167,7 @@ class QueuePosition:
     #: Name of the runner that is reserved for the job, or empty if there is none.
     kept: str = ""
     kept_leases: int = 0
-    #: Number of unfinished dependencies of a blocked job. The next fields contain all dependencies and the first ones.
+    #: Number of unfinished dependencies of a blocked job, or 0.
     waits_for: int = 0
     parents: int = 0
     first: tuple[tuple[str, str], ...] = ()

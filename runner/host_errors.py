@@ -36,7 +36,7 @@ HOST_ERRORS = frozenset(
 
 
 class HostFault(Exception):
-    """The host failed, so the unit does not count as tried."""
+    """The host failed, so the attempt to run a unit does not count."""
 
 
 def is_of_host(error: OSError) -> bool:

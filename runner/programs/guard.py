@@ -309,8 +309,7 @@ def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
-            # The kernel counts all threads of the user. Its limit is higher, so that the guard can report the reason
-            # first.
+            # The kernel counts all threads of the user, so its limit is higher than the guard's limit.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
     return subprocess.Popen(
