@@ -6,9 +6,9 @@ COMMAND is run, stop, status, invite, join or leave. `cluster up` uses the comma
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
-from deploy.local import commands
 from deploy.local.outcome import CommandError, command_error_from_os_error, say
 
 
@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run_command(given: argparse.Namespace) -> int:
+    from deploy.local import commands  # takes seconds on a busy machine
+
     if given.command == "run":
         wanted = commands.ClusterOptions(
             port=given.port,
@@ -113,4 +115,6 @@ def _about_hosts(given: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    # While modules are imported, Ctrl-C ends the process without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main())

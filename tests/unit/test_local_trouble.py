@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -79,3 +83,22 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
     assert units.list_units() == []
     with pytest.raises(CommandError, match="set HOME"):
         units.write("attic")
+
+
+def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "redis.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(tmp_path / 'imported')!r}).touch()\ntime.sleep(60)"
+    )
+    command = subprocess.Popen(
+        [sys.executable, "-m", "deploy.local", "status"],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "imported").exists():
+        assert command.poll() is None
+        time.sleep(0.02)
+    command.send_signal(signal.SIGINT)
+    assert command.communicate(timeout=20)[1] == ""
+    assert command.returncode == -signal.SIGINT
