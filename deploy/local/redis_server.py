@@ -100,9 +100,10 @@ def find(data: Path) -> str:
 
 def _servers() -> list[str]:
     """Return the Redis servers that are new enough, preferred servers first. Raises NoRedis if there is none."""
-    installed = [found for found in map(shutil.which, _NAMES) if found]
-    servers = [server for server in filter(None, (find_in_wheel(), *installed)) if version(server) >= OLDEST]
+    wheel, installed = find_in_wheel(), [found for found in map(shutil.which, _NAMES) if found]
+    servers = [server for server in filter(None, (wheel, *installed)) if version(server) >= OLDEST]
     if not servers:
         have = f"{installed[0]} is older than 7 or does not run" if installed else "there is no redis-server on PATH"
-        raise NoRedis(f"{have}, and no wheel with a Redis server exists for this machine")
+        packaged = f"{wheel} does not run" if wheel else "no wheel with a Redis server exists for this machine"
+        raise NoRedis(f"{have}, and {packaged}")
     return servers

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from deploy.local import redis_server
-from deploy.local.redis_server import Header, NewerData, can_read, find, read_header
+from deploy.local.redis_server import Header, NewerData, NoRedis, can_read, find, read_header
 from tests.integration.live import until
 from tests.ports import free_port
 from tests.redis_servers import VERSIONS, any_server, require_server
@@ -85,3 +85,13 @@ def test_the_server_that_can_read_the_data_is_taken(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(redis_server, "can_read", reads)
     assert find(tmp_path) == "/wheel/redis-server"
     assert find(write_data(tmp_path)) == "/usr/bin/redis-server"
+
+
+def test_a_server_of_the_wheel_that_does_not_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = tmp_path / "redis-server"
+    server.write_text("#!/bin/sh\nexit 127\n")
+    server.chmod(0o755)
+    monkeypatch.setattr(redis_server, "find_in_wheel", lambda: str(server))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NoRedis, match=f"no redis-server on PATH, and {server} does not run"):
+        find(tmp_path)
