@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -22,6 +25,7 @@ from jobs.settings import Settings, use_cpu_level
 from tests import kernels
 from tests.ports import free_port
 from tests.redis_servers import VERSIONS, require_server, server_of
+from threads_cluster import settings as client_settings
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
 
@@ -34,11 +38,15 @@ settings.load_profile("default")
 
 
 def _forget_our_settings() -> None:
-    """Remove the user's settings, so that tests never use the developer's own cluster."""
+    """Remove the user's settings, contexts and tokens, so that tests never use the developer's own cluster."""
     names = {name.upper() for name in Settings.model_fields}
     for name in list(os.environ):
         if name.upper() in names or name.upper().startswith("CLUSTER_"):
             del os.environ[name]
+    home = tempfile.mkdtemp(prefix="threads-cluster-tests-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ["XDG_CONFIG_HOME"] = home
+    client_settings.LOCAL_FOLDER = Path(home, "checkout", ".cluster")
 
 
 use_cpu_level(os.environ.get("CPU_LEVEL", ""))  # `CPU_LEVEL=v2 make contract` tests the kernels of another CPU

@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import datetime
 from typing import NoReturn
 
-from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision
+from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision, user_contexts
 from deploy.local.api import Api
 from deploy.local.listeners import HandOver
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, CommandError, say
@@ -100,6 +100,7 @@ class LocalCluster:
             self._check_programs()
             time.sleep(0.1)
         ADDRESS.write_text(f"{self.api.url}\n")
+        user_contexts.keep_local(self.api.url)
         say(f"Ready after {time.monotonic() - started:.1f} s: {self.api.url}")
 
     def _missing(self) -> str | None:

@@ -205,4 +205,5 @@ def status() -> int:
         say(f"{joined}. The workers are running.")
         return OK
     say(f"A local cluster of this checkout is running: {_address()}")
-    return subprocess.run([".venv/bin/cluster", "status"], cwd=CHECKOUT, check=False).returncode
+    command = [".venv/bin/cluster", "--url", _address(), "status"]  # CLUSTER_URL can name another cluster
+    return subprocess.run(command, cwd=CHECKOUT, check=False).returncode

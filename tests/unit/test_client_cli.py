@@ -514,7 +514,7 @@ def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: 
     )
     ran = run("cancel", "j2", "j1")
     assert (ran.code, ran.out) == (2, "j1 cancelled\n")
-    assert ran.err == "error: cannot cancel a job that is done\n"
+    assert ran.err == "acting on http://cluster.test\nerror: cannot cancel a job that is done\n"
     fake.on("DELETE", "/api/jobs/j1", httpx.Response(204))
     assert run("delete", "j1", "--json").lines() == [{"job_id": "j1", "state": "deleted"}]
 

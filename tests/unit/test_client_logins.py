@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,8 @@ import pytest
 from tests.unit.cluster_fake import Fake, problem
 from threads_cluster import settings
 from threads_cluster.cli import main as cli
-from threads_cluster.client import api, logins
+from threads_cluster.client import api, contexts, logins
+from threads_cluster.client.contexts import Context
 from threads_cluster.errors import Misconfigured
 
 URL = "http://cluster.test"
@@ -38,7 +40,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def known(address: str = URL, **chosen: str) -> str:
-    return logins.credential_for(address, settings.Settings(**chosen)).token  # type: ignore[arg-type]
+    return logins.credential_for(Context(address), settings.Settings(**chosen)).token
+
+
+@contextmanager
+def local_cluster(folder: Path, url: str = URL, token: str = "") -> Iterator[None]:
+    """Create the files of a running local cluster, and hold its lock."""
+    folder.mkdir(exist_ok=True)
+    (folder / "url").write_text(f"{url}\n")
+    if token:
+        (folder / "token").touch(mode=0o600)
+        (folder / "token").write_text(f"{token}\n")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def test_a_token_is_for_its_own_address_alone(home: Path) -> None:
@@ -58,36 +73,30 @@ def test_a_token_is_for_its_own_address_alone(home: Path) -> None:
 
 
 def test_the_variable_comes_before_a_login_and_a_login_before_the_local_clusters_token(home: Path) -> None:
-    folder = home / "checkout"
-    folder.mkdir()
-    (folder / "url").write_text(f"{URL}\n")
-    (folder / "token").touch(mode=0o600)
-    (folder / "token").write_text("local\n")
-    assert known() == "local" and known("http://127.0.0.1:3000") == ""
-    logins.keep(URL, "login", settings.Settings())
-    assert known() == "login" and known(cluster_token="variable") == "variable"
+    with local_cluster(home / "checkout", token="local"):
+        assert known() == "local" and known("http://127.0.0.1:3000") == ""
+        logins.keep(URL, "login", settings.Settings())
+        assert known() == "login" and known(cluster_token="variable") == "variable"
 
 
 @pytest.mark.parametrize("which", ["login", "local"])
 def test_a_file_that_others_can_read_is_refused(home: Path, which: str) -> None:
     file = logins.keep(URL, "t", settings.Settings())
-    if which == "local":
-        logins.forget(URL, settings.Settings())
-        (home / "checkout").mkdir()
-        (home / "checkout/url").write_text(URL)
-        file = home / "checkout/token"
-        file.write_text("t")
-    file.chmod(0o640)
-    with pytest.raises(Misconfigured, match="other users can read it") as refused:
-        known()
+    with local_cluster(home / "checkout", token="t"):
+        if which == "local":
+            logins.forget(URL, settings.Settings())
+            file = home / "checkout/token"
+        file.chmod(0o640)
+        with pytest.raises(Misconfigured, match="other users can read it") as refused:
+            known()
     assert f"chmod 600 {file}" in refused.value.next
 
 
 def test_a_file_that_is_something_else_is_named(home: Path) -> None:
     file = logins.keep(URL, "t", settings.Settings())
-    for text in ("", "[]", "{"):
+    for text in ("", "[]", "{", "\xff"):
         file.write_text(text)
-        with pytest.raises(Misconfigured, match=r"tokens\.json contains tokens and cannot be used"):
+        with pytest.raises(Misconfigured, match=r"tokens\.json cannot be used: the file was not written by"):
             known()
 
 
@@ -217,26 +226,28 @@ def test_a_local_cluster_that_should_run_is_not_started_a_second_time(
 ) -> None:
     fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
     assert "next: start a cluster" in run(capsys, "status")[2]
-    (home / "checkout").mkdir()
-    (home / "checkout/url").write_text(f"{URL}\n")
-    assert "next: the local cluster may be restarting" in run(capsys, "status")[2]
+    with local_cluster(home / "checkout"):
+        assert "next: the local cluster may be restarting" in run(capsys, "status")[2]
 
 
 def test_while_the_local_cluster_starts_that_is_what_is_said(home: Path) -> None:
     """No client has the token yet. Nothing changes for other addresses or a running cluster."""
     local, folder = "http://127.0.0.1:3000", home / "checkout"
     folder.mkdir()
-    stated = settings.Settings()
-    assert logins.credential_for(local, stated).next == logins.NONE.next
+
+    def advice(address: str) -> str:
+        return logins.credential_for(Context(address), settings.Settings()).next
+
+    assert advice(local) == logins.NONE.next
     with (folder / "lock").open("w") as lock:
-        assert logins.credential_for(local, stated).next == logins.NONE.next, "nobody holds it"
+        assert advice(local) == logins.NONE.next, "nobody holds it"
         fcntl.flock(lock, fcntl.LOCK_EX)
         for address in (local, "http://localhost:3000", "http://[::1]:3000"):
-            assert logins.credential_for(address, stated).next == logins.STARTING
+            assert advice(address) == logins.STARTING
         for address in (URL, "http://127.0.0.1.example:3000"):
-            assert logins.credential_for(address, stated).next == logins.NONE.next
+            assert advice(address) == logins.NONE.next
         (folder / "url").write_text("http://127.0.0.1:3001")
-        assert logins.credential_for(local, stated).next == logins.NONE.next
+        assert advice(local) == logins.NONE.next
 
 
 def _closed(*_: object) -> None:
@@ -250,7 +261,7 @@ def test_a_user_without_a_home_needs_none_until_a_token_is_to_be_kept(monkeypatc
     monkeypatch.delenv("XDG_CONFIG_HOME")
     monkeypatch.setattr(Path, "home", none)
     stated = settings.Settings()
-    assert logins.credential_for(URL, stated) == logins.NONE and not logins.forget(URL, stated)
+    assert logins.credential_for(Context(URL), stated) == logins.NONE and not logins.forget(URL, stated)
     with pytest.raises(Misconfigured, match="has no home") as refused:
         logins.keep(URL, "t", stated)
     assert "HOME" in refused.value.next and "CLUSTER_TOKEN" in refused.value.next
@@ -260,16 +271,17 @@ def test_the_cluster_of_another_user_is_named_where_it_would_be_asked_and_no_tro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As after `sudo ./deploy-cluster.sh local`, when only the other user can read the folder."""
-    monkeypatch.setattr(settings, "of_local_cluster", _closed)
+    monkeypatch.setattr(Path, "read_text", _closed)
+    monkeypatch.setattr(Path, "open", _closed)
     with pytest.raises(Misconfigured, match=r"/theirs/\.cluster/url: Permission denied") as refused:
-        settings.Settings().url()
+        contexts.choose(settings.Settings())
     assert "as the user who started the cluster" in refused.value.next
-    assert settings.Settings(coordinator_url=URL).url() == URL
+    assert contexts.choose(settings.Settings(coordinator_url=URL)).url == URL
     assert not logins.is_local(URL) and known() == ""
 
 
 def test_a_file_of_tokens_that_cannot_be_opened_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = logins.keep(URL, "t", settings.Settings())
     monkeypatch.setattr(Path, "read_text", _closed)
-    with pytest.raises(Misconfigured, match=rf"{file} contains tokens and cannot be used: the file cannot be read"):
+    with pytest.raises(Misconfigured, match=rf"{file} cannot be used: the file cannot be read"):
         known()

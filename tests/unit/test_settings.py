@@ -10,20 +10,6 @@ import pytest
 
 from jobs import settings
 from jobs.settings import Settings, usable_cores
-from threads_cluster import settings as client_settings
-
-
-def test_the_clients_address_is_stated_or_the_local_clusters_or_the_default(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(client_settings, "LOCAL_FOLDER", tmp_path)
-    assert client_settings.Settings().url() == "http://127.0.0.1:3000"
-    (tmp_path / "url").write_text("http://127.0.0.1:3007\n")
-    assert client_settings.Settings().url() == "http://127.0.0.1:3007"
-    monkeypatch.setenv("COORDINATOR_URL", "http://one:1/")
-    assert client_settings.Settings().url() == "http://one:1"
-    monkeypatch.setenv("CLUSTER_URL", "http://two:2")
-    assert client_settings.Settings().url() == "http://two:2"
 
 
 def test_lanes_are_the_cores_this_process_may_use_unless_stated(monkeypatch: pytest.MonkeyPatch) -> None:

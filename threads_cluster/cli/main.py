@@ -19,6 +19,7 @@ from threads_cluster.cli import discovery, show
 from threads_cluster.cli.commands import (
     access,
     artifact_commands,
+    context_commands,
     data_commands,
     engine_commands,
     metric_commands,
@@ -50,8 +51,8 @@ Exit codes:
 
 \b
 --json prints one JSON object per line, and lists print one line for each item.
-The address is --url, else CLUSTER_URL, else the local cluster's address. The token is CLUSTER_TOKEN, else the token
-stored by cluster login, else the token of the local cluster in this checkout.
+The cluster is --url or --context, else CLUSTER_URL, else the cluster of this checkout, else the selected context. The
+token is CLUSTER_TOKEN, else the token stored by cluster login, else the token of the local cluster.
 """
 
 
@@ -95,9 +96,12 @@ JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's 
 def connect(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Option(metavar="URL", help="The address of the cluster's API.")] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The context of the cluster; see cluster context list.")
+    ] = None,
 ) -> None:
     # A schedule parses the arguments of its job within its own command, so the session is reused.
-    ctx.obj = ctx.obj or Session(url)
+    ctx.obj = ctx.obj or Session(url, context)
     ctx.call_on_close(ctx.obj.close)
     _sessions[:] = [ctx.obj]
 
@@ -482,6 +486,7 @@ program_commands.add(app)
 app.add_typer(artifact_commands.app, name="artifact")
 app.add_typer(workflow_commands.app, name="workflow")
 app.add_typer(access.tokens, name="token")
+app.add_typer(context_commands.app, name="context")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(queue_commands.app, name="queue")
 app.add_typer(schedules.app, name="schedule")
@@ -552,6 +557,8 @@ def _print_error(error: errors.ClientError) -> int:
     show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")
     if error.next:
         show.say(f"next: {error.next}")
+    for context in () if field else getattr(error, "__notes__", ()):
+        show.say(f"cluster: {context}")
     return error.exit_code
 
 

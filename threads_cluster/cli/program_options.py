@@ -270,6 +270,8 @@ class CommandFailure(errors.ClientError):
         super().__init__(text.removesuffix("."))
         self.next = getattr(error, "next", "") or advice
         self.field = getattr(error, "field", None)
+        for context in getattr(error, "__notes__", ()):
+            self.add_note(context)
 
 
 class ProgramCommand(TyperCommand):

@@ -45,28 +45,34 @@ def time_parser(example: str) -> Callable[[str], int]:
 
 
 class Session:
-    def __init__(self, url: str | None) -> None:
-        self._url = self.stated_url = url
+    def __init__(self, url: str | None, context: str | None = None) -> None:
+        self.stated_url, self.stated_context = url, context
         #: Error of the request for the cluster's kinds, or None.
         self.missing: errors.ClientError | None = None
         self._others: list[Cluster] = []
 
     @cached_property
     def cluster(self) -> Cluster:
-        from threads_cluster.client.api import Cluster
+        from threads_cluster.client import logins
 
-        if self._url == "":
+        if self.stated_url == "":
             raise errors.Misconfigured("--url must not be empty; it has the form http://host:port")
-        cluster = Cluster(self._url)
+        cluster = self._connect()
         cluster.notify(report_retry, partial(report_delay, cluster.url))
+        if not logins.is_local(cluster.url):
+            cluster.connection.before_end = partial(report_cluster, cluster)
         return cluster
 
     def another(self) -> Cluster:
         """Open another connection to the same cluster, for use in another thread. The session closes the connection."""
-        from threads_cluster.client.api import Cluster
-
-        self._others.append(Cluster(self._url))
+        self._others.append(self._connect())
         return self._others[-1]
+
+    def _connect(self) -> Cluster:
+        from threads_cluster.client import api
+
+        chosen: dict[str, Any] = {"context": self.stated_context} if self.stated_context is not None else {}
+        return api.Cluster(self.stated_url, **chosen)
 
     def kinds(self) -> list[Json]:
         """Return the kinds of the cluster. If the cluster is not reachable, return the kinds of this checkout."""
@@ -105,6 +111,13 @@ class Session:
             self.cluster.close()
         for other in self._others:
             other.close()
+
+
+def report_cluster(cluster: Cluster) -> None:
+    """Report on stderr which cluster a command acts on, before it ends or deletes something there."""
+    from threads_cluster.cli import show
+
+    show.say(f"acting on {cluster.connection.cluster}")
 
 
 def report_retry(error: errors.ClientError) -> None:

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,7 @@ import httpx
 from pydantic import ValidationError
 
 from threads_cluster import settings
-from threads_cluster.client import answers, bodies, logins
+from threads_cluster.client import answers, bodies, contexts, logins
 from threads_cluster.client.artifacts import Artifacts
 from threads_cluster.client.attachments import Attachment
 from threads_cluster.client.connection import Connection, Patience, shown_address
@@ -86,18 +87,21 @@ class Cluster:
         *,
         patience: float = 10.0,
         wait_patience: float = 300.0,
+        context: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Prepare a connection to the cluster at `url`. The default is CLUSTER_URL, then the local cluster of this
-        checkout.
+        """Prepare a connection to the cluster at `url`, or to the cluster with the name `context`.
 
-        `token` defaults to CLUSTER_TOKEN, then to the token that `cluster login` stored for the address, then to the
-        token of the local cluster. Raises Misconfigured if the URL or the token is invalid.
+        The default is CLUSTER_URL, then the cluster of this checkout, then the selected context. `token` defaults to
+        CLUSTER_TOKEN, then to the token that `cluster login` stored for the address, then to the token of the local
+        cluster. Raises Misconfigured if the URL or the token is invalid, and NotRunning if the chosen cluster is a
+        local cluster that is not running.
         """
         stated = environment()
-        place = url or stated.url()
-        kept = logins.credential_for(shown_address(place), stated) if token is None else logins.given(token)
-        self.connection = Connection(place, kept, timeout, transport)
+        chosen = contexts.choose(stated, url, context)
+        known = replace(chosen, url=shown_address(chosen.url))
+        kept = logins.credential_for(known, stated) if token is None else logins.given(token)
+        self.connection = Connection(chosen, kept, timeout, transport)
         self.url = self.connection.url
         self.patience = patience
         self.wait_patience = wait_patience

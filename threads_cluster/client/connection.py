@@ -11,11 +11,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from threads_cluster.client import answers, bodies
+from threads_cluster.client.contexts import Context
 from threads_cluster.client.logins import STARTING, Credential, is_local, is_starting
 from threads_cluster.errors import (
     ApiError,
@@ -46,6 +48,8 @@ _ADDRESSES = 64
 _BROKEN = (httpx.TransportError, ApiError)
 #: Status codes for which a cluster always sends problem details. A response without them is from another server.
 FOREIGN = frozenset({404, 405, 501})
+#: Pattern of the calls that end, pause or delete something of the cluster.
+_ENDS = re.compile(r"DELETE (?!.*/attachments/).*|POST .*/(cancel|drain|pause|restart|scale|stop)")
 #: Pattern of the paths of calls that submit or continue jobs.
 _SUBMITS = re.compile(r"/api/(submit|submit-batch|workflows|(jobs|workflows)/[^/]+/(.+/)?retry|schedules/[^/]+/run)")
 
@@ -84,17 +88,21 @@ class Connection:
     """Connection to one cluster, for one thread at a time. Raises Misconfigured for an invalid address or token."""
 
     def __init__(
-        self, url: str, credential: Credential, timeout: float, transport: httpx.BaseTransport | None = None
+        self, cluster: Context, credential: Credential, timeout: float, transport: httpx.BaseTransport | None = None
     ) -> None:
-        stated = address(url)
+        stated = address(cluster.url)
         self._credential = credential
         #: URL for messages, without user name and password.
-        self.url = shown_address(url)
+        self.url = shown_address(cluster.url)
+        #: Cluster of this connection. Errors name its context.
+        self.cluster = replace(cluster, url=self.url)
         self.timeout = timeout
         #: Callback for an outage. It receives the error after calls have failed for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
         #: Callback for a late response. Another thread calls it with the remaining seconds of the call.
         self.silence: Callable[[float], None] | None = None
+        #: Callback before the first request that ends, pauses or deletes something.
+        self.before_end: Callable[[], None] | None = None
         #: True after the first response of any kind. Calls are retried only if the cluster has responded before.
         self.answered = False
         #: True after the first call that may have submitted a job, even if the response was lost.
@@ -103,7 +111,7 @@ class Connection:
         if credential.token:
             headers["Authorization"] = f"Bearer {sendable(credential)}"
         # trust_env is off, so that a proxy from the environment does not receive calls to this machine.
-        self._transport = transport or httpx.HTTPTransport(verify=trust(self.url), trust_env=False)
+        self._transport = transport or httpx.HTTPTransport(verify=trust(cluster), trust_env=False)
         self.http = httpx.Client(base_url=stated, headers=headers, transport=self._transport, trust_env=False)
         self._headers = dict(self.http.headers)
         self.has_user = bool(stated.userinfo)
@@ -115,8 +123,19 @@ class Connection:
         Arguments and errors are the same as for `ask_octets`. `shape` is the declaration that validates the response.
         None skips validation.
         """
-        answer = self._parsed(self.ask_octets(method, path, patience=patience, **how))
-        return answer if shape is None else answers.checked(shape, answer, self.url)
+        with self._naming():
+            answer = self._parsed(self.ask_octets(method, path, patience=patience, **how))
+            return answer if shape is None else answers.checked(shape, answer, self.url)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Add the name of the context to errors, so that users notice requests to a wrong cluster."""
+        try:
+            yield
+        except ClientError as error:
+            if self.cluster.name and not hasattr(error, "__notes__"):
+                error.add_note(str(self.cluster))
+            raise
 
     def _parsed(self, answer: bytes) -> Any:
         try:
@@ -154,6 +173,9 @@ class Connection:
             request["content"] = encoded(body)
             request["headers"]["Content-Type"] = "application/json"
         self.submitted = self.submitted or (method == "POST" and bool(_SUBMITS.fullmatch(path)))
+        if self.before_end and _ENDS.fullmatch(f"{method} {path}"):
+            self.before_end()
+            self.before_end = None
         with self._watched(extra_seconds, self.timeout - NOTICE_SECONDS + (patience if self.answered else 0.0)):
             while True:
                 try:
@@ -220,7 +242,8 @@ class Connection:
         try:
             answer = self._begun(method, path, **request)
             try:
-                yield answer
+                with self._naming():
+                    yield answer
             finally:
                 answer.close()
         except bodies.BadBody as error:
@@ -292,7 +315,9 @@ class Connection:
         if isinstance(error, httpx.RemoteProtocolError) and self.answered:
             return BrokenOff(self.url)
         seen = Unreachable(self.url, reason(error))
-        if is_local(self.url):
+        if self.cluster.name and not self.cluster.folder:
+            seen.next = f"if the cluster has another address now: cluster login URL --name {self.cluster.name}"
+        elif is_local(self.url):
             seen.next = "the local cluster may be restarting; see ./deploy-cluster.sh status"
         elif is_starting(self.url):
             seen.next = STARTING
@@ -377,11 +402,19 @@ def elsewhere(answer: httpx.Response) -> str:
     return f"the server returned {answer.status_code}{f', a redirect to {target}' if target else ''}"
 
 
-def trust(url: str) -> ssl.SSLContext:
-    """Return the certificate store of the system for https. For http, return an empty store, because loading takes 30
-    ms.
+def trust(cluster: Context) -> ssl.SSLContext:
+    """Return the certificate authorities of a cluster: its own, or those of the system.
+
+    For http, return an empty store, because loading takes 30 ms. Raises Misconfigured if the cluster's file is missing.
     """
-    return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not cluster.url.startswith("https:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        return ssl.create_default_context(cafile=cluster.authority or None)
+    except OSError as error:
+        unusable = Misconfigured(f"the certificate authority {cluster.authority} cannot be read: {error.strerror}")
+        unusable.next = "join the cluster again, or delete its context; see cluster context list"
+        raise unusable from None
 
 
 def present(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -98,6 +99,7 @@ def up(
     from threads_cluster.ssh import up as hosts
     from threads_cluster.ssh.hosts import Hosts
 
+    _require_own_cluster(ctx.find_root().obj)
     read = _require_configuration(config)
     nodes = [read.node(name) for name in host or ()] or list(read.nodes)
     tree = hosts.checkout()
@@ -124,6 +126,26 @@ def down(
     with Hosts(list, read) as opened:
         leave = partial(hosts.down, opened.pool, say=_say, anyway=anyway)
         _show_outcomes(opened.run(hosts.process_all(nodes, leave)), as_json=as_json)
+
+
+def _require_own_cluster(session: Session) -> None:
+    """Raise Misconfigured if the user chose another cluster than the local cluster of this checkout.
+
+    Otherwise, store the context of the cluster. Raises NotRunning if the local cluster is not running.
+    """
+    from threads_cluster.client import api, contexts, logins
+
+    stated = api.environment()
+    if session.stated_url or session.stated_context or stated.coordinator_url:
+        chosen = contexts.choose(stated, session.stated_url, session.stated_context)
+        if not logins.is_local(chosen.url.rstrip("/")):
+            error = errors.Misconfigured(f"up joins hosts to the cluster of this checkout, not to {chosen}")
+            error.next = "omit --url and --context and unset CLUSTER_URL, or run the command in the other checkout"
+            raise error
+    own = contexts.of_own_checkout(stated)
+    if own and own.folder:
+        with suppress(errors.Misconfigured):  # Without a writable home directory, no contexts are stored
+            contexts.keep(own, stated, select=False)
 
 
 def _require_configuration(path: Path | None) -> ClusterConfig:

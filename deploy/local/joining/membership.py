@@ -18,6 +18,7 @@ import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from deploy.local import user_contexts
 from deploy.local.joining import authority
 from deploy.local.joining.invitation import PUBLIC, Invitation
 from deploy.local.outcome import FAILED, USAGE, CommandError, say
@@ -117,6 +118,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
             FAILED, f"cannot write to {FOLDER}: {error.strerror}. The invitation is used up{also}"
         ) from None
     _use_tokens(made, given.values())
+    user_contexts.keep_joined(made.url, made.authority)
     return made
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import getpass
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson, command_group, time_parser
+from threads_cluster.cli.commands import context_commands
+from threads_cluster.cli.session import AsJson, Session, command_group, time_parser
 
 tokens = command_group("Create, list and revoke API tokens. Needs the scope admin.")
 
@@ -81,10 +83,16 @@ def revoke(
 def login(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The cluster's address; default: --url.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the cluster's context; default: its host.")
+    ] = None,
     link: Annotated[bool, typer.Option("--link", help="Print a one-time link that logs a browser in.")] = False,
 ) -> None:
-    """Store a token for a cluster. It is read without echo, or from stdin, and must be valid."""
-    from threads_cluster.client import api, logins
+    """Store a token for a cluster, and select the cluster's context.
+
+    The token is read without echo, or from stdin, and must be valid.
+    """
+    from threads_cluster.client import api, contexts, logins
 
     if link:
         cluster = ctx.obj.cluster
@@ -92,15 +100,19 @@ def login(
         show.line(f"{cluster.url}{code['path']}")
         show.say(f"The link works once and expires in {code['seconds'] // 60} minutes.")
         return
-    address = _address(ctx, url)
+    stated = api.environment()
+    chosen = contexts.choose(stated, *_choice(ctx, url))
+    wanted = {"name": contexts.check_name(name)} if name is not None else {}
     token = (_prompt() if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not token:
         raise errors.Misconfigured("no token was entered; type it at the prompt, or run: cluster login < FILE")
-    with api.Cluster(address, token) as cluster:
+    with api.Cluster(chosen.url, token) as cluster:
         who = _check_token(cluster)
-        file = logins.keep(cluster.url, token, api.environment())
+        file = logins.keep(cluster.url, token, stated)
+    kept = contexts.keep(replace(chosen, url=cluster.url, **wanted), stated, select=True)
     show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
-    show.say(f"Stored in {file}.")
+    show.say(f"The token is stored in {file}. The selected context is {kept.name}.")
+    context_commands.report_precedence(kept.name)
 
 
 def _prompt() -> str:
@@ -128,15 +140,15 @@ def logout(
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The cluster's address; default: --url.")] = None,
 ) -> None:
     """Remove the stored token of a cluster. The token stays valid; to revoke it: cluster token revoke ID"""
-    from threads_cluster.client import api, connection, logins
+    from threads_cluster.client import api, connection, contexts, logins
 
-    address = connection.shown_address(_address(ctx, url))
+    chosen = contexts.choose(api.environment(), *_choice(ctx, url))
+    address = connection.shown_address(chosen.url)
     forgotten = logins.forget(address, api.environment())
     show.line(f"{address}: {'token removed' if forgotten else 'no token is stored'}")
 
 
-def _address(ctx: typer.Context, url: str | None) -> str:
-    from threads_cluster.client import api
-
-    given: Any = url or ctx.obj.stated_url
-    return str(given or api.environment().url())
+def _choice(ctx: typer.Context, url: str | None) -> tuple[str | None, str | None]:
+    """Return the address and the context that the user named. An argument takes precedence over options."""
+    session: Session = ctx.obj
+    return (url, None) if url else (session.stated_url, session.stated_context)

@@ -111,7 +111,7 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
                 f"the workflow is not UTF-8: byte {error.start} is {text[error.start]:#04x}"
             ) from None
 
-    reading = Session(session.stated_url)
+    reading = Session(session.stated_url, session.stated_context)
     reading.cluster.submit = read_it  # type: ignore[method-assign]
     reading.cluster.workflows.submit = read_text  # type: ignore[method-assign, assignment]
     try:

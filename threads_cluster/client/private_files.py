@@ -1,0 +1,80 @@
+"""JSON files of the client that only their owner can read. Several processes can change them at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from threads_cluster.errors import Misconfigured
+
+
+class UnusableFile(Misconfigured):
+    """A file of the client cannot be used. The message names the file and the reason."""
+
+    def __init__(self, file: Path, why: str, advice: str = "") -> None:
+        super().__init__(f"{file} cannot be used: {why}")
+        self.next = advice
+
+
+def read_json(file: Path) -> Any:
+    """Return the content of a file, or None if the file does not exist. Raises UnusableFile."""
+    try:
+        if not file.is_file():
+            return None
+        check_private(file)
+        return json.loads(file.read_text())
+    except OSError as error:
+        raise UnusableFile(file, f"the file cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise foreign(file) from None
+
+
+def foreign(file: Path) -> UnusableFile:
+    """Return the error for a file with an unexpected content."""
+    return UnusableFile(file, "the file was not written by the cluster command", f"remove it: rm {file}")
+
+
+def check_private(file: Path) -> None:
+    """Raise UnusableFile if other users can read or change the file."""
+    if file.stat().st_mode & 0o077:
+        advice = f"revoke its tokens if they were read; then: chmod 600 {file}"
+        raise UnusableFile(file, "other users can read it", advice)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold the lock for changes of a file, so that no change of another process is lost. Raises UnusableFile."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnusableFile(file, f"the file cannot be written: {error.strerror}") from None
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Replace a file atomically. At all times, only its owner can read it. The caller holds the lock."""
+    new = file.with_suffix(".new")
+    try:
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            json.dump(value, out, indent=1)
+        new.replace(file)
+    except OSError as error:
+        raise UnusableFile(file, f"the file cannot be written: {error.strerror}") from None
