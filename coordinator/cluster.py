@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -91,9 +92,16 @@ class Cluster:
         written = await self.store.jobs.submit_by(self.store.wire, job, self.settings.max_queued)
         if written is None:
             [written] = await run_in_threadpool(self._write, [job])
-        if not isinstance(written, CapReached) and written[0] == "new" and not (job.after or job.after_any):
+        if not isinstance(written, CapReached) and written[0] == "new" and not (job.after or job.after_any or job.hold):
             return accepted.answer(written[1])
         return await run_in_threadpool(self._answer, accepted, written)
+
+    def estimate(self, body: Any, principal: Principal) -> answers.Estimate:
+        """Return when a submission would start, without submitting it. Raises the errors of a submission."""
+        fleet = self.queries.fleet_cache.get()
+        references = References(principal, self.artifacts, self.secrets)
+        asked = submissions.parse_submission(body)
+        return submissions.accept(asked, principal, fleet, self.settings, references).estimate(fleet)
 
     def _add_trace(self, job: NewJob, trace: TraceContext | None) -> NewJob:
         return job if trace is None else self.tracing.add_context(job, trace)
@@ -120,6 +128,9 @@ class Cluster:
         if error := submissions.refusal(accepted.job, written):
             return error
         outcome, job_id = cast(tuple[str, str], written)
+        if accepted.job.hold:  # The job may be in its tenant's backlog
+            row = self.queries.jobs.job(job_id)
+            accepted = replace(accepted, estimated_wait_seconds=row.get("estimated_wait_seconds"))
         has_parents = bool(accepted.job.after or accepted.job.after_any)
         is_queued = outcome == "new" and not has_parents
         state = "queued" if is_queued else self.queries.jobs.states([job_id])[0] or "queued"

@@ -129,8 +129,37 @@ def devices_of(queue: str) -> frozenset[Device]:
     return frozenset({Device.CPU, Device.GPU} if device is Device.ANY else {device})
 
 
-def estimate_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> float | None:
-    """Estimate the seconds until a new job in this queue starts, or return None if no live worker serves the queue.
+def estimate_start(
+    queue: str,
+    fleet: Fleet,
+    tenant: str,
+    kind: str,
+    version: int,
+    needed: Requirements,
+    place: QueuePosition | None = None,
+) -> float | None:
+    """Estimate the seconds until a job in this queue starts, or return None if this cannot be known.
+
+    `place` is the position of a queued job, or None for a new job. The duration of programs is unknown, so a program
+    has an estimate only if a runner is idle.
+    """
+    place = place or QueuePosition()
+    if place.in_backlog is not None or place.max_lanes:
+        return None
+    if spent := _find_spent_cap(queue, place, fleet.of(tenant)):
+        return float(math.ceil(spent.seconds))
+    if _lacks_version(queue, kind, version, fleet.of(tenant)):
+        return None
+    wait = estimate_wait(queue, fleet, tenant, place.before)
+    if Device.RUNNER in devices_of(queue) and (wait or not _find_fitting(needed, fleet.of(tenant))):
+        return None
+    return wait
+
+
+def estimate_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT, ahead: int | None = None) -> float | None:
+    """Estimate the seconds until a job in this queue starts, or return None if no live worker serves the queue.
+
+    `ahead` is the number of the tenant's jobs before a queued job, or None for a new job, which follows all of them.
 
     Work of higher priority runs first. At equal priority, a job waits until either all other work or the time slices
     before its own are finished, whichever is sooner. A time slice takes at most QUANTUM_SECONDS.
@@ -142,10 +171,10 @@ def estimate_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> flo
         return None
     above, equal = _sharing_queues(queue)
     waiting = sum(sum(fleet.waiting[other].values()) for other in above + equal if other in fleet.waiting)
-    if waiting < _count(fleet.idle, mine):
+    if waiting - (ahead is not None) < _count(fleet.idle, mine):  # A queued job does not wait for itself
         return 0.0
     before, beside = (sum(fleet.load_seconds.get(other, 0.0) for other in several) for several in (above, equal))
-    return round(before / speed + min(beside / speed, _estimate_turns(equal, mine, fleet, tenant)), 3)
+    return round(before / speed + min(beside / speed, _estimate_turns(equal, mine, fleet, tenant, ahead)), 3)
 
 
 @cache
@@ -162,10 +191,13 @@ def _count(workers: Mapping[Device, int], devices: Set[Device]) -> int:
     return sum(workers.get(device, 0) for device in devices)
 
 
-def _estimate_turns(several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str) -> float:
-    """Estimate the seconds until a worker has finished the time slices before a new job of the tenant.
+def _estimate_turns(
+    several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str, ahead: int | None
+) -> float:
+    """Estimate the seconds until a worker has finished the time slices before a job of the tenant.
 
-    All of the tenant's own jobs precede the new job, and as many jobs of each other tenant as its weight permits.
+    `ahead` of the tenant's own jobs precede the job, and as many jobs of each other tenant as its weight permits. All
+    of the tenant's own jobs precede a new job, for which `ahead` is None.
     """
     if not (workers := _count(fleet.workers, devices)):
         return math.inf
@@ -173,7 +205,8 @@ def _estimate_turns(several: Sequence[str], devices: Set[Device], fleet: Fleet, 
     for queue in several:
         if queue in fleet.waiting:
             waiting.update(fleet.waiting[queue])
-    turns = waiting.pop(tenant, 0) + 1
+    own = waiting.pop(tenant, 0)
+    turns = (own if ahead is None else ahead) + 1
     shares = {name: fleet.weights.get(name, 1) / fleet.weights.get(tenant, 1) for name in waiting}
     others = sum(min(jobs, math.ceil(turns * shares[name])) for name, jobs in waiting.items())
     return (turns + others) * QUANTUM_SECONDS / workers
@@ -213,12 +246,34 @@ def waiting_because(
         return why
     if estimate_wait(queue, fleet) is None:
         return explain_unserved(queue, fleet)
-    able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
-    if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
+    if able := _lacks_version(queue, kind, version, fleet):
         return f"{_explain_versions(kind, version, able)}; the job continues when a worker with that version is alive"
     if place.before is None:
         return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
     return _explain_turn(queue, kind, place, place.before, fleet, needed)
+
+
+def _lacks_version(queue: str, kind: str, version: int, fleet: Fleet) -> Sequence[Mapping[str, int]]:
+    """Return the versions that workers of the queue compute if none is the job's version, otherwise an empty list."""
+    able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
+    lacks = kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able)
+    return able if lacks else ()
+
+
+def explain_unschedulable(queue: str, needed: Requirements, fleet: Fleet, tenant: str) -> str | None:
+    """Explain why no live runner could ever take a program, or return None if one could, or for other jobs.
+
+    A runner that accepts no work now counts as one that could.
+    """
+    wanted, fleet = fleet.required.get(tenant), fleet.of(tenant)
+    if Device.RUNNER not in devices_of(queue):
+        return None
+    if wanted and not fleet.knows(queue):
+        return _describe_missing_labels(queue, tenant, wanted)
+    offers = [*fleet.runners.values(), *(offer for offer, _ in fleet.resting.values())]
+    if any(not requirements.shortfalls(needed, offer) for offer in offers):
+        return None
+    return _explain_unfit(queue, needed, fleet)
 
 
 def _describe_missing_labels(queue: str, tenant: str, wanted: Set[str]) -> str:

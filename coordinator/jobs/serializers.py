@@ -76,6 +76,10 @@ def serialize_job(
         "error": None if state == JobState.DONE.value else row.get("error"),  # from an earlier attempt of the job
         "usage": _usage(row),
     }
+    if state == JobState.QUEUED.value:
+        answer["estimated_wait_seconds"] = scheduler.estimate_start(
+            row["queue"], fleet, row["tenant"], row["kind"], int(row["version"]), needed, place
+        )
     _add_limits(answer, row)
     return answer
 

@@ -60,6 +60,16 @@ async def submit(
     return await _answer_submission(cluster, answer)
 
 
+@routes.post("/estimate", **http.describe_response(answers.Estimate, body=submissions.Submission))
+async def estimate(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+    """Return when a job would start, or why no runner could ever take it. The body is that of a submission.
+
+    No job is submitted, and limits of the tenant are not checked.
+    """
+    body = await bodies.read_json(request)
+    return json_response(await run_in_threadpool(cluster.estimate, body, principal))
+
+
 async def _answer_submission(cluster: Cluster, answer: answers.Submitted) -> Response:
     """Return the response with the job's current state, and with its result if it is done."""
     reads, job_id = cluster.store.job_reads, answer["job_id"]

@@ -123,6 +123,16 @@ class AcceptedJob:
             "notes": list(self.job.plan.notes),
         }
 
+    def estimate(self, fleet: scheduler.Fleet) -> answers.Estimate:
+        """Return where and when the job would start, for a job that is not submitted."""
+        job = self.job
+        return {
+            "queue": job.queue,
+            "estimated_wait_seconds": self.estimated_wait_seconds,
+            "unschedulable": scheduler.explain_unschedulable(job.queue, job.plan.requirements, fleet, job.tenant),
+            "notes": list(job.plan.notes),
+        }
+
 
 def problem(error: ValidationError, model: type[BaseModel], prefix: str = "") -> errors.InvalidRequest:
     """Convert the first error of a model to InvalidRequest with the field's path, the expected and the actual value.
@@ -318,7 +328,8 @@ def accept(
         after=after,
         after_any=after_any,
     )
-    return AcceptedJob(job=job, estimated_wait_seconds=scheduler.estimate_wait(route.queue, fleet, principal.tenant))
+    wait = scheduler.estimate_start(job.queue, fleet, job.tenant, job.kind, version, plan.requirements)
+    return AcceptedJob(job=job, estimated_wait_seconds=wait)
 
 
 def _check_guest(asked: Submission, principal: Principal) -> None:

@@ -13,6 +13,7 @@ import pytest
 from coordinator import app
 from jobs.settings import Settings
 from jobs.store import keys
+from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import Bench
 
 TINY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
@@ -59,6 +60,19 @@ def api(bench: Bench, any_redis_url: str) -> Iterator[Api]:
     made = Api(any_redis_url)
     with closing(made.app.state.coordinator.cluster.store.client):
         yield made
+
+
+def test_a_submission_an_estimate_and_the_job_agree_on_the_start(api: Api, bench: Bench) -> None:
+    bench.store.tenants.put(Tenant(name="default", max_jobs=1))
+    bench.store.fleet.heartbeat("cpu-1", "1", {"device": "cpu", "lanes": 1, "state": "busy", "kinds": "{}"})
+    first = api.submit()
+    assert api.job(first["job_id"])["estimated_wait_seconds"] == first["estimated_wait_seconds"]
+    held = api.submit(hold=True)
+    job = api.job(held["job_id"])
+    assert job["in_backlog"] and job["estimated_wait_seconds"] is held["estimated_wait_seconds"] is None
+    estimate = api.ask("POST", "/api/estimate", json=TINY).json()
+    assert estimate["queue"] == job["queue"] and estimate["unschedulable"] is None
+    assert api.ask("POST", "/api/estimate", json={"type": "none"}).status_code == 422
 
 
 def related(rows: list[dict[str, Any]]) -> dict[str, Any]:

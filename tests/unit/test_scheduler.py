@@ -9,7 +9,8 @@ import pytest
 from coordinator.jobs import scheduler
 from coordinator.jobs.scheduler import Fleet
 from jobs import errors
-from jobs.models import Device, Plan, Priority, QueuePosition
+from jobs.hosts.requirements import Offer
+from jobs.models import Device, Plan, Priority, QueuePosition, ReachedCap
 
 CPU, GPU, ANY, RUNNER = Device.CPU, Device.GPU, Device.ANY, Device.RUNNER
 GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
@@ -123,6 +124,69 @@ def test_a_worker_that_idles_takes_a_new_job_at_once() -> None:
     assert scheduler.estimate_wait("any.normal", busy) == 0.0
     taken = replace(busy, waiting={"cpu.high": {"default": 1}})
     assert scheduler.estimate_wait("any.normal", taken) == 100.0
+
+
+ELEVEN_HOURS = 11 * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("queue", "place", "seconds"),
+    [
+        ("cpu.normal", None, 15.0),
+        ("cpu.normal", QueuePosition(before=0), 5.0),
+        ("cpu.normal", QueuePosition(before=1), 10.0),
+        ("cpu.normal", QueuePosition(in_backlog=0, max_jobs=1), None),
+        ("cpu.normal", QueuePosition(before=0, max_lanes=4), None),
+        (
+            "cpu.normal",
+            QueuePosition(before=0, units=ReachedCap(cap="max_units", used=9, most=9, seconds=3600.2)),
+            3601.0,
+        ),
+        ("gpu.normal", None, None),
+        ("runner.normal", None, None),
+        ("runner.normal", QueuePosition(before=0), None),
+    ],
+)
+def test_a_start_is_estimated_or_unknown_but_never_too_early(
+    queue: str, place: QueuePosition | None, seconds: float | None
+) -> None:
+    """One CPU worker and one runner have eleven hours of work, and two jobs of the tenant are queued."""
+    load = dict.fromkeys(("cpu.normal", "runner.normal"), ELEVEN_HOURS)
+    waiting = {name: {"default": 2} for name in load}
+    workers = {CPU: 1, RUNNER: 1}
+    fleet = Fleet(workers=workers, lanes=workers, load_seconds=load, waiting=waiting, runners={"a": {"cpus": 1}})
+    assert scheduler.estimate_start(queue, fleet, "default", "collatz", 1, {}, place) == seconds
+
+
+def test_a_job_starts_at_once_on_an_idle_worker_that_fits() -> None:
+    one = {CPU: 1, RUNNER: 1}
+    fleet = Fleet(workers=one, lanes=one, idle=one, runners={"a": {"cpus": 1}}, kinds={CPU: [{"collatz": 1}]})
+
+    def start(queue: str, version: int, place: QueuePosition | None = None, **needed: int) -> float | None:
+        return scheduler.estimate_start(queue, fleet, "default", "collatz", version, needed, place)
+
+    assert start("cpu.normal", 1) == start("runner.normal", 1) == 0.0
+    assert start("cpu.normal", 2) is None, "no worker computes this version"
+    assert start("runner.normal", 1, cpus=2) is None, "no runner has two CPUs"
+    queued = replace(fleet, waiting={"cpu.normal": {"default": 1}}, load_seconds={"cpu.normal": 60.0})
+    place = QueuePosition(before=0)
+    assert scheduler.estimate_start("cpu.normal", queued, "default", "collatz", 1, {}, place) == 0.0
+
+
+def test_only_what_no_live_runner_has_is_unschedulable() -> None:
+    def why(needed: dict[str, object], queue: str = "runner.normal", **resting: tuple[Offer, str]) -> str | None:
+        runners: dict[str, Offer] = {"a": {"cpus": 8, "gpus": []}}
+        fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 1}, runners=runners, resting=resting)
+        return scheduler.explain_unschedulable(queue, needed, fleet, "default")
+
+    big: dict[str, object] = {"cpus": 64}
+    assert why({}) is None and why({"cpus": 8}) is None
+    assert why(big) == "no runner has cpus 64; a comes closest, with 8"
+    assert why(big, b=({"cpus": 64}, "it is drained")) is None
+    assert why(big, "cpu.normal") is None
+    assert "start a runner" in (scheduler.explain_unschedulable("runner.low", {}, Fleet(), "default") or "")
+    labels = Fleet(workers={RUNNER: 1}, runners={"a": {}}, required={"default": frozenset({"ssd"})})
+    assert "invite --labels ssd" in (scheduler.explain_unschedulable("runner.low", {}, labels, "default") or "")
 
 
 def test_without_a_worker_there_is_no_estimate() -> None:

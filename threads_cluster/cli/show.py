@@ -264,6 +264,14 @@ def job_line(job: Mapping[str, Any]) -> str:
     return "  ".join(filter(None, parts)) + _because(job)
 
 
+def describe_start(row: Mapping[str, Any]) -> str:
+    """Describe when a queued job starts, for a job or for the response to its submission."""
+    seconds = row.get("estimated_wait_seconds")
+    if seconds is None:
+        return "at an unknown time"
+    return "immediately" if seconds < 1 else f"in about {formatting.duration(seconds)}"
+
+
 def ended_line(job: Mapping[str, Any]) -> str:
     """Describe how a job ended, with its state, duration, average speed and error."""
     seconds = job.get("seconds")
@@ -313,6 +321,7 @@ def job(row: Mapping[str, Any]) -> None:
             "title": row.get("title"),
             "type": row["type"],
             "state": state.removeprefix(f"{row['job_id']} "),
+            "starts": describe_start(row) if row["state"] == "queued" else None,
             "tenant": row.get("tenant"),
             "done": f"{row['done']} of {row['total']} units",
             "priority": row.get("priority"),

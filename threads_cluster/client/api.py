@@ -244,6 +244,13 @@ class Cluster:
             shape=job_answers.Submitted,
         )
 
+    def estimate(self, kind: str, parameters: Mapping[str, Any]) -> Json:
+        """Return `{queue, estimated_wait_seconds, unschedulable, notes}` of a job without submitting it.
+
+        `unschedulable` explains why no live runner could ever take the job. It is None if one could.
+        """
+        return self._post("estimate", wire({"type": kind, "parameters": parameters}), shape=job_answers.Estimate)
+
     @overload
     def run(
         self, kind: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None, **choices: Any

@@ -12,18 +12,31 @@ UnitStateName: TypeAlias = Literal["waiting", "running", "done", "retrying", "de
 UnitState: TypeAlias = Annotated[str, one_of(UnitStateName)]
 
 
+#: Time until the start of a job, which submissions, estimates and jobs share.
+Wait: TypeAlias = Annotated[
+    float | None,
+    describe(
+        "Estimated seconds until the job starts; null if unknown, for example because no live worker serves its queue, "
+        "its tenant has reached a limit, or it waits for other jobs or for programs."
+    ),
+]
+
+
 class Submitted(Answer):
     job_id: Id
     status: State
-    estimated_wait_seconds: Annotated[
-        float | None,
-        describe(
-            "Estimated seconds until the job starts; null if no live worker serves its queue, or if it "
-            "depends on other jobs."
-        ),
-    ]
+    estimated_wait_seconds: Wait
     notes: Many[str]
     result: NotRequired[Annotated[Any, describe("Result of a job that finished within wait_seconds.")]]
+
+
+class Estimate(Answer):
+    queue: str
+    estimated_wait_seconds: Wait
+    unschedulable: Annotated[
+        str | None, describe("Why no live runner could ever take the program; null if one could, or for other jobs.")
+    ]
+    notes: Many[str]
 
 
 class Refused(Answer):
@@ -86,6 +99,7 @@ class Job(Answer):
     rate: Annotated[float | None, describe("Current units per second.")]
     eta_seconds: float | None
     waiting_because: Annotated[str | None, describe("Why the job is not running now.")]
+    estimated_wait_seconds: NotRequired[Annotated[Wait, describe("Of a queued job; see POST /api/submit.")]]
     error: str | None
     root: NotRequired[
         Annotated[

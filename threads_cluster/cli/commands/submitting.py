@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from threads_cluster import errors
-from threads_cluster.cli import formatting, program_options, show
+from threads_cluster.cli import program_options, show
 from threads_cluster.cli.commands import program_commands
 from threads_cluster.cli.session import Session, as_json_option
 
@@ -228,10 +228,7 @@ def print_submission(answer: Json, *, as_json: bool) -> None:
 
 
 def _starts(answer: Json) -> str:
-    seconds = answer.get("estimated_wait_seconds")
-    if seconds is None:
-        return ""
-    return ", starts immediately" if seconds < 1 else f", starts in about {formatting.duration(seconds)}"
+    return f", starts {show.describe_start(answer)}" if answer["status"] == "queued" else ""
 
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:

@@ -68,7 +68,7 @@ export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindForm
       const wait = submission.estimated_wait_seconds;
       showToast(
         wait === null
-          ? `Job ${submission.job_id} waits: no live worker serves its queue`
+          ? `Job ${submission.job_id} submitted; its start cannot be estimated`
           : `Job ${submission.job_id} submitted${wait > 1 ? `; it waits about ${formatSeconds(wait)}` : ""}`,
       );
       onSubmitted(submission.job_id);
