@@ -66,10 +66,16 @@ class Ran(Fake):
         super().__init__()
         accepted: dict[str, Any] = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": None, "notes": []}
         self.on("POST", "/api/submit", httpx.Response(202, json=accepted))
+        self.fits()
         self.on("GET", "/api/jobs/j1", self.job("running"), self.job("done"))
         self.on("POST", "/api/jobs/j1/cancel", self.job("cancelling"))
         self.live(END)
         self.units(unit())
+
+    def fits(self, unschedulable: str | None = None) -> None:
+        """Reply to estimates that a runner can take the program, or why none could."""
+        estimate: dict[str, Any] = {"queue": "runner.normal", "estimated_wait_seconds": None, "notes": []}
+        self.on("POST", "/api/estimate", estimate | {"unschedulable": unschedulable})
 
     @staticmethod
     def job(state: str, **more: Any) -> dict[str, Any]:

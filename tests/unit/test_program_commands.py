@@ -229,11 +229,14 @@ def test_a_unit_that_runs_does_not_wait_whatever_its_job_does(fake: Ran, run: Ru
 
 def test_a_submission_that_no_runner_fits_is_not_said_to_start_at_once(fake: Ran, run: Run) -> None:
     because = "no runner has labels ssd; runner-1 comes closest, with none"
-    fake.on("POST", "/api/submit", {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": []})
+    fake.on("POST", "/api/submit", {"job_id": "j1", "status": "queued", "estimated_wait_seconds": None, "notes": []})
     fake.on("GET", "/api/jobs/j1", fake.job("queued", waiting_because=because))
     ran = run("submit", "command", "--count", "2", "--label", "ssd", "--", "true")
-    assert ran.code == 0 and b"starts at once" not in ran.err
-    assert f"queued; watch it with: cluster watch j1\nj1 is waiting: {because}\n".encode() in ran.err
+    assert ran.code == 0
+    assert (
+        f"queued, starts at an unknown time; watch it with: cluster watch j1\nj1 is waiting: {because}\n".encode()
+        in ran.err
+    )
 
 
 def test_without_a_runner_it_says_so_at_once_and_waits(fake: Ran, run: Run) -> None:
@@ -272,7 +275,11 @@ def test_a_signal_cancels_and_waits_until_nothing_runs(fake: Ran, run: Run, numb
     fake.units(unit("waiting"))
     ran = run(*BARE, "true")
     assert (ran.code, ran.out) == (code, b"bye")
-    assert [one.url.path for one in fake.asked if one.method == "POST"] == ["/api/submit", "/api/jobs/j1/cancel"]
+    assert [one.url.path for one in fake.asked if one.method == "POST"] == [
+        "/api/estimate",
+        "/api/submit",
+        "/api/jobs/j1/cancel",
+    ]
     assert b"Ctrl-C again" in ran.err and b"job j1 is cancelled and has no running processes" in ran.err
 
 
@@ -621,6 +628,34 @@ def test_map_of_what_cannot_be_a_function_sends_nothing(fake: Ran, run: Run) -> 
     assert ran.code == 2 and b"module:function" in ran.err
     assert run("map", "work:double").code == 2
     assert not fake.asked
+
+
+NO_RUNNER = "no live worker serves the queue runner.normal: start a runner"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["run", "--gpus", "4", "--", "x"], 125),
+        (["submit", "command", "--gpus", "4", "--files", ".", "--", "x"], 2),
+        (["map", "work:double", "1..4", "--gpus", "4"], 2),
+    ],
+)
+def test_a_program_that_no_runner_could_take_is_not_uploaded_unless_it_shall_wait(
+    fake: Ran, run: Run, folder: Path, words: list[str], code: int
+) -> None:
+    fake.takes_files()
+    fake.fits(NO_RUNNER)
+    ran = run(*words)
+    assert ran.code == code and NO_RUNNER.encode() in ran.err and b"--queue" in ran.err
+    [(method, path)] = [(each.method, each.url.path) for each in fake.asked]
+    assert (method, path) == ("POST", "/api/estimate")
+    estimated = json.loads(fake.asked[0].content)["parameters"]
+    assert estimated == {"command": ["true"], "requirements": {"gpus": 4}}
+    fake.on("GET", "/api/jobs/j1", fake.job("failed"))
+    at = words.index("--gpus")
+    run(*words[:at], "--queue", *words[at:])
+    assert sent(fake)["requirements"] == {"gpus": 4}
 
 
 # -- logs and units ----------------------------------------------------------------------------------------------------

@@ -81,6 +81,9 @@ COMMON: dict[str, Any] = {
         typer.Option(metavar="FILE", help="Requirements file within --files whose packages are installed for python3."),
     ],
     "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
+    "queue": Annotated[
+        bool, typer.Option("--queue", help="Submit even if no runner could take it, and wait for one that can.")
+    ],
     "hold": Annotated[
         bool, typer.Option("--hold", help="If the job exceeds a cap of its tenant, queue it until the cap allows it.")
     ],

@@ -47,6 +47,7 @@ The program starts in a copy of this folder, with an empty stdin. Only files tha
 uploaded. CLUSTER_JOB_ID, CLUSTER_UNIT and CLUSTER_ATTEMPT identify the run. Variables of this shell are passed only
 with --env. A terminal skips output that arrives too fast; a file or pipe receives all output.
 This command needs a runner, such as ./deploy-cluster.sh local --runner starts, and a token with the scope run.
+Without a suitable runner, it uploads nothing and fails, unless --queue lets it wait for one.
 
 \b
 Exit codes: the program's exit code, 128+n if signal n killed it, and
@@ -188,6 +189,22 @@ def _print_job(session: Session, job_id: str, *, quiet: bool) -> None:
         show.say(f"Show its output with: cluster logs {job_id} -f   Stop it with: cluster cancel {job_id}")
 
 
+class NoRunner(errors.ClientError):
+    """No live runner could ever take the program."""
+
+    exit_code = errors.REFUSED
+    next = "start a suitable runner, or submit with --queue to wait for one"
+
+
+def _require_runner(session: Session, program: Program) -> None:
+    """Raise NoRunner before files are uploaded for a program that no live runner could ever take."""
+    needed = {"requirements": needs} if (needs := program.parameters().get("requirements")) else {}
+    with options.translate_errors():
+        why = session.cluster.estimate("command", {"command": ["true"], **needed})["unschedulable"]
+    if why:
+        raise NoRunner(f"nothing was sent, because no runner could take the program: {why}")
+
+
 def _submit(
     session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
 ) -> Json:
@@ -202,6 +219,8 @@ def _submit(
 
     key = given.get("idempotency_key") or uuid.uuid4().hex
     choices = options.job_options(given) | {"idempotency_key": key}
+    if not given["queue"]:
+        _require_runner(session, program)
     with options.translate_errors(), artifact_commands.progress("sent", quiet=quiet or folder is None) as progress:
         answer = session.cluster.programs.submit(
             program, files=folder, exclude=given.get("exclude") or (), progress=progress, sent=sent, **units, **choices
@@ -285,8 +304,7 @@ def submit(
     elif as_json:
         submitting.print_submission(answer, as_json=True)
     else:
-        # Omit the estimate of the wait, which ignores whether a runner meets the job's requirements.
-        submitting.print_submission(answer | {"estimated_wait_seconds": None}, as_json=False)
+        submitting.print_submission(answer, as_json=False)
         _say_why_it_waits(session, answer["job_id"])
 
 

@@ -113,6 +113,8 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
 
     reading = Session(session.stated_url, session.stated_context)
     reading.cluster.submit = read_it  # type: ignore[method-assign]
+    # A suitable runner may join before the schedule's first job
+    reading.cluster.estimate = lambda *_: {"unschedulable": None}  # type: ignore[method-assign]
     reading.cluster.workflows.submit = read_text  # type: ignore[method-assign, assignment]
     try:
         cli.app(words, prog_name="cluster", standalone_mode=False, obj=reading)
