@@ -82,7 +82,11 @@ class Known:
                 raise errors.Unauthorized("no token was sent")
             return Principal(tenant="default", token="t1", scopes=frozenset(scopes))
 
+        async def no_guest(_request: Request) -> None:
+            return None
+
         self.credentials = type("Credentials", (), {"principal_by_bearer": staticmethod(known)})
+        self.guests = type("Guests", (), {"principal": staticmethod(no_guest)})
 
 
 async def tried(
