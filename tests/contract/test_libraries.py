@@ -72,6 +72,18 @@ def test_a_function_of_another_library_with_the_same_name_is_reported(bench: Ben
     assert f"Function {name} already exists" in reason and "FUNCTION DELETE" in reason
 
 
+def test_a_full_redis_without_the_functions_is_reported(bench: Bench) -> None:
+    """Finished jobs cannot be deleted without the functions."""
+    bench.client.function_flush()
+    bench.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(connection.Full) as refused:
+            bench.store.jobs.cancel("x")
+    finally:
+        bench.client.config_set("maxmemory", 0)
+    assert "no memory for the functions of this version" in connection.reason(refused.value)
+
+
 def test_a_coordinator_that_may_not_load_leads_if_the_functions_are_there_and_loads_them_later(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -75,6 +75,16 @@ class NameTaken(LibraryMissing):
         )
 
 
+class FullWithoutFunctions(Full):
+    """Redis lacks the functions of this version, and has no memory for them."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(
+            f"redis is full and has no memory for the functions of this version ({library}): raise its maxmemory, or"
+            " delete finished jobs with a coordinator of the earlier version"
+        )
+
+
 class CoordinatorAway(redis.exceptions.ConnectionError):
     """The coordinator at WORKER_API is unreachable or unavailable. The call can be repeated."""
 
@@ -138,7 +148,7 @@ _REFUSALS: dict[str, type[RedisError]] = {
 #: Pattern of Redis' error after a failed write to its append-only file. It captures the system's reason.
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
 #: Errors whose message already contains the remedy.
-_EXPLAINED = (UnsupportedRedis, LibraryMissing, Unacknowledged)
+_EXPLAINED = (UnsupportedRedis, LibraryMissing, FullWithoutFunctions, Unacknowledged)
 #: Pattern of an error for a host name that cannot be resolved. Connection errors have no minus sign.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
 #: Errors that mean invalid data. Any other error is a bug or a connection error.

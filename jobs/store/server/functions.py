@@ -12,7 +12,16 @@ from typing import Any, cast
 
 from jobs import metrics, queues
 from jobs.store.server.acknowledgement import Acknowledgement
-from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, LoadDenied, NameTaken, ResponseError
+from jobs.store.server.connection import (
+    Client,
+    Denied,
+    Full,
+    FullWithoutFunctions,
+    LibraryMissing,
+    LoadDenied,
+    NameTaken,
+    ResponseError,
+)
 from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
@@ -74,7 +83,7 @@ class Functions:
     def load(self) -> None:
         """Load the function library into Redis. Raises LibraryMissing or LoadDenied if this is not allowed.
 
-        Raises NameTaken if another library has a function with the same name.
+        Raises NameTaken if another library has a function with the same name, or FullWithoutFunctions.
         """
         if not self._loads:
             raise LibraryMissing(self.library.name)
@@ -82,6 +91,8 @@ class Functions:
             self.client.execute_command("FUNCTION LOAD", "REPLACE", self.library.text)
         except Denied as error:
             raise LoadDenied(self.library.name) from error
+        except Full as error:
+            raise FullWithoutFunctions(self.library.name) from error
         except ResponseError as error:
             if "already exists" in str(error):
                 raise NameTaken(self.library.name, str(error)) from error
