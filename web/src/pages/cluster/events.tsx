@@ -31,13 +31,15 @@ export function Events({ list }: { list: readonly LiveEvent[] }) {
 }
 
 function Subject({ summary: { name, last } }: { summary: EventSummary }) {
-  if (last.job)
+  if (last.job) {
+    const title = knownJobTitle(name, last.kind);
     return (
       <span class="subject">
-        <Swatch job={name} /> <TextButton onClick={() => openJob(name)}>{knownJobTitle(name, last.kind)}</TextButton>{" "}
+        <Swatch job={name} /> <TextButton onClick={() => openJob(name)}>{title}</TextButton>{" "}
         {hasTitle(name) && <span class="mono soft small">{shortId(name)}</span>}
       </span>
     );
+  }
   if (last.workflow)
     return (
       <span class="subject">

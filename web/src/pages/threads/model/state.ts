@@ -204,8 +204,9 @@ function traced(wanted: ReadonlySignal<string>): {
       value.value = { loaded: opened, loading: false, problem: undefined };
       const { trace } = opened;
       say(
-        `${name}: ${formatCount(trace.start.length, "slice")} of ${formatCount(trace.threads.parent.length, "thread")} ` +
-          `on ${formatCount(trace.cores, "core")}, ${trace.scheduler}${trace.truncated ? ", cut at the maximum number of events" : ""}` +
+        `${name}: ${formatCount(trace.start.length, "slice")} of ` +
+          `${formatCount(trace.threads.parent.length, "thread")} on ${formatCount(trace.cores, "core")}, ` +
+          `${trace.scheduler}${trace.truncated ? ", cut at the maximum number of events" : ""}` +
           `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
     } catch (error) {
