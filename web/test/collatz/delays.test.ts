@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { table, window } from "../../src/pages/collatz/model/delays";
+import { formatTable, computeWindow } from "../../src/pages/collatz/model/delays";
 import { bitLength } from "../../src/pages/collatz/model/number";
-import { walk } from "../../src/pages/collatz/model/walk";
+import { computeTrajectory } from "../../src/pages/collatz/model/trajectory";
 
 it("knows the delays of 1 to 10^6", () => {
-  const { delays } = window(1n, 1_000_000);
+  const { delays } = computeWindow(1n, 1_000_000);
   const most = delays.reduce((best, value) => Math.max(best, value), 0);
   expect([most, delays.indexOf(most) + 1]).toEqual([524, 837_799]);
   // Sum of OEIS A006577 up to 10^6.
@@ -24,17 +24,17 @@ const STARTS = [
   10n ** 27n,
 ];
 it.each(STARTS)("agrees with walks from %s on", (start) => {
-  const found = window(start, 100);
+  const found = computeWindow(start, 100);
   for (let place = 0; place < 100; place += 1) {
-    const { delay, peak } = walk(start + BigInt(place));
+    const { delay, peak } = computeTrajectory(start + BigInt(place));
     expect([found.delays[place], found.bits[place]]).toEqual([delay, bitLength(peak)]);
   }
 });
 
 it.each(STARTS)("writes exact lines from %s on", (start) => {
   const expected = Array.from({ length: 30 }, (_, place) => {
-    const { n, delay, peak } = walk(start + BigInt(place));
+    const { n, delay, peak } = computeTrajectory(start + BigInt(place));
     return `${n},${delay},${peak}\r\n`;
   });
-  expect(table(start, 30)).toBe(expected.join(""));
+  expect(formatTable(start, 30)).toBe(expected.join(""));
 });

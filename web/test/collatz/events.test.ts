@@ -2,9 +2,17 @@ import { beforeEach, expect, test, vi } from "vitest";
 
 vi.stubGlobal("location", { hash: "", href: "http://cluster/" });
 vi.stubGlobal("addEventListener", () => undefined);
-const { asText, CAPACITY, clear, dropped, isStar, lines, log, restore, shown } = await import(
-  "../../src/pages/collatz/model/events"
-);
+const {
+  formatLines: asText,
+  CAPACITY,
+  clearLines: clear,
+  droppedCount: dropped,
+  isStar,
+  lines,
+  addLine: log,
+  restoreLines: restore,
+  matchingLines: shown,
+} = await import("../../src/pages/collatz/model/events");
 const { state } = await import("../../src/pages/collatz/model/state");
 
 const settled = () => new Promise<void>((done) => queueMicrotask(done));

@@ -1,34 +1,34 @@
 import { describe, expect, it } from "vitest";
 import { createGrid } from "../../src/density/grid";
-import { window } from "../../src/pages/collatz/model/delays";
+import { computeWindow } from "../../src/pages/collatz/model/delays";
 import {
-  across,
-  back,
+  toPixels,
+  fromPixels,
   countColumns,
   countExact,
-  fromBinary,
-  fromResult,
-  extent,
-  MIXED,
+  parseBinary,
+  parseResult,
+  computeExtent,
+  MIXED_RESIDUES,
   paintDensity,
   paintExact,
-  thickened,
+  enlargeMarks,
   type Frame,
 } from "../../src/pages/collatz/model/layers";
 import {
-  aligned,
-  around,
-  chunks,
-  clamped,
+  alignRange,
+  viewAround,
+  overlappingChunks,
+  clampView,
   distance,
-  moved,
-  panned,
+  moveView,
+  panView,
   roundStep,
-  seen,
-  ticks,
-  under,
-  whole,
-  zoomed,
+  visibleRange,
+  roundTicks,
+  numberAt,
+  fullView,
+  zoomView,
   type View,
 } from "../../src/pages/collatz/model/view";
 
@@ -37,49 +37,49 @@ const far = 2n ** 90n;
 
 describe("view", () => {
   it("keeps what is under the cursor, at any size", () => {
-    let view: View = whole(limits);
+    let view: View = fullView(limits);
     const target = 0.3;
-    view = around(far, 2 ** 80, limits);
+    view = viewAround(far, 2 ** 80, limits);
     for (let times = 0; times < 400 && view.span > 8; times += 1) {
-      const before = under(view, target);
-      view = zoomed(view, 0.8, target, limits);
-      const off = under(view, target) - before;
+      const before = numberAt(view, target);
+      view = zoomView(view, 0.8, target, limits);
+      const off = numberAt(view, target) - before;
       // Positions in a wide view have the precision of a double.
       expect(Math.abs(Number(off))).toBeLessThanOrEqual(1 + view.span * 2 ** -40);
     }
     expect(view.span).toBe(8);
   });
   it("does not drift while it is zoomed in and out, or panned there and back", () => {
-    const view = around(far, 1000, limits);
+    const view = viewAround(far, 1000, limits);
     let moving = view;
-    for (let times = 0; times < 100; times += 1) moving = panned(panned(moving, 0.37, limits), -0.37, limits);
+    for (let times = 0; times < 100; times += 1) moving = panView(panView(moving, 0.37, limits), -0.37, limits);
     expect(Math.abs(distance(moving, view.base) + view.frac)).toBeLessThan(1e-3);
-    expect(moved({ base: 5n, frac: 0.5, span: 8 }, -1)).toEqual({ base: 4n, frac: 0.5, span: 8 });
+    expect(moveView({ base: 5n, frac: 0.5, span: 8 }, -1)).toEqual({ base: 4n, frac: 0.5, span: 8 });
   });
   it("stays within its limits", () => {
     const small = { first: 10n, end: 13n };
-    expect(clamped({ base: 0n, frac: 0, span: 100 }, small)).toEqual({ base: 10n, frac: 0, span: 3 });
-    expect(panned(whole(limits), 5, limits)).toEqual(whole(limits));
-    const end = panned(around(far, 100, limits), 1e30, limits);
-    expect(under(end, 1)).toBe(limits.end);
-    expect(seen(end, limits)).toEqual({ first: limits.end - 100n, end: limits.end });
+    expect(clampView({ base: 0n, frac: 0, span: 100 }, small)).toEqual({ base: 10n, frac: 0, span: 3 });
+    expect(panView(fullView(limits), 5, limits)).toEqual(fullView(limits));
+    const end = panView(viewAround(far, 100, limits), 1e30, limits);
+    expect(numberAt(end, 1)).toBe(limits.end);
+    expect(visibleRange(end, limits)).toEqual({ first: limits.end - 100n, end: limits.end });
   });
   it("cuts into chunks and aligned windows", () => {
-    expect(chunks({ first: 65_535n, end: 65_537n })).toEqual([0n, 1n]);
-    expect(chunks({ first: far, end: far + 1n })).toEqual([far >> 16n]);
-    const found = aligned({ first: far + 5n, end: far + 10n ** 9n }, 1024, limits);
+    expect(overlappingChunks({ first: 65_535n, end: 65_537n })).toEqual([0n, 1n]);
+    expect(overlappingChunks({ first: far, end: far + 1n })).toEqual([far >> 16n]);
+    const found = alignRange({ first: far + 5n, end: far + 10n ** 9n }, 1024, limits);
     expect(found.k).toBe(20);
     expect(found.first).toBe(far);
     expect(found.end % 2n ** 20n).toBe(0n);
   });
   it("has round ticks", () => {
-    expect(ticks({ base: 1n, frac: 0, span: 100 }, 5)).toEqual([20n, 40n, 60n, 80n, 100n]);
+    expect(roundTicks({ base: 1n, frac: 0, span: 100 }, 5)).toEqual([20n, 40n, 60n, 80n, 100n]);
     expect([0.3, 1, 1.5, 30, 5000, 7e20].map(roundStep)).toEqual([1n, 1n, 2n, 50n, 5000n, 10n ** 21n]);
   });
 });
 
-const frame: Frame = { view: whole({ first: 1n, end: 1001n }), low: 0, high: 200, log: false };
-const exact = window(1n, 1000);
+const frame: Frame = { view: fullView({ first: 1n, end: 1001n }), low: 0, high: 200, log: false };
+const exact = computeWindow(1n, 1000);
 
 describe("grids", () => {
   it("hold every number once", () => {
@@ -92,33 +92,33 @@ describe("grids", () => {
   it("are the same from chunks as from one piece", () => {
     const [one, two] = [createGrid(97, 61), createGrid(97, 61)];
     paintExact(one, frame, exact);
-    paintExact(two, frame, window(1n, 400));
-    paintExact(two, frame, window(401n, 600));
+    paintExact(two, frame, computeWindow(1n, 400));
+    paintExact(two, frame, computeWindow(401n, 600));
     expect(two).toEqual(one);
   });
   it("show peaks and residues", () => {
     const cells = createGrid(1, 1);
     paintExact(cells, frame, exact, "peak");
-    expect(extent(cells).greatest).toBe(Math.max(...exact.bits));
+    expect(computeExtent(cells).max).toBe(Math.max(...exact.bits));
     const wide = createGrid(1000, 200);
     paintExact(wide, frame, exact, "residue", 3);
     expect(wide.cells[111 * 1000 + 26]).toBe(1);
     const narrow = createGrid(1, 1);
     paintExact(narrow, frame, exact, "residue", 3);
-    expect(narrow.cells[0]).toBe(MIXED);
+    expect(narrow.cells[0]).toBe(MIXED_RESIDUES);
   });
   it("are thickened without covering anything", () => {
     const cells = createGrid(5, 4);
     [cells.cells[0], cells.cells[1], cells.cells[19]] = [2, 7, 1];
-    const wide = thickened(cells, 2).cells;
+    const wide = enlargeMarks(cells, 2).cells;
     expect([...wide.slice(0, 10)]).toEqual([2, 7, 7, 0, 0, 2, 7, 7, 0, 0]);
     expect(wide[19]).toBe(1);
-    expect(extent({ width: 5, height: 4, cells: wide }).lit).toBe(7);
+    expect(computeExtent({ width: 5, height: 4, cells: wide }).count).toBe(7);
   });
   it("have a log axis that leads back", () => {
     for (const base of [1n, 10n ** 6n, far]) {
       const each = { ...frame, view: { base, frac: 0.25, span: 1e6 }, log: true };
-      for (const x of [0, 10, 500, 799]) expect(across(each, 800)(back(each, 800)(x))).toBeCloseTo(x, 6);
+      for (const x of [0, 10, 500, 799]) expect(toPixels(each, 800)(fromPixels(each, 800)(x))).toBeCloseTo(x, 6);
     }
   });
 });
@@ -150,13 +150,13 @@ describe("densities of jobs", () => {
     ...countExact(new Map(), exact, BigInt(1 + 100 * column), BigInt(101 + 100 * column)),
   ]);
   const starts = columns.map((_, column) => 1 + 100 * column);
-  const density = fromResult("j", {
+  const density = parseResult("j", {
     start: starts,
     count: starts.map(() => 100),
     density: columns as [number, number][][],
   })!;
   it("read the same from bytes and from JSON", () => {
-    const binary = fromBinary(
+    const binary = parseBinary(
       "j",
       packed(
         { start: "1", columns: 10 },
@@ -170,7 +170,7 @@ describe("densities of jobs", () => {
     );
     expect(binary).toEqual(density);
     expect([binary.start, binary.end, binary.greatest]).toEqual([1n, 1001n, 178]);
-    expect(() => fromBinary("j", new ArrayBuffer(16))).toThrow(/packed/);
+    expect(() => parseBinary("j", new ArrayBuffer(16))).toThrow(/packed/);
   });
   it("paint what exact values paint, where columns are pixels", () => {
     const [one, two] = [createGrid(10, 200), createGrid(10, 200)];
@@ -183,7 +183,7 @@ describe("densities of jobs", () => {
     paintDensity(cells, frame, density);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBeCloseTo(1000, 2);
     for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, place) => place % 77 === x && each > 0)).toBe(true);
-    expect(extent(cells).lit).toBeGreaterThan(77);
+    expect(computeExtent(cells).count).toBeGreaterThan(77);
   });
   it("count whole columns", () => {
     const found = countColumns(density, 101n, 301n);

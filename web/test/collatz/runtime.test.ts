@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { runtime } from "../../src/pages/collatz/model/runtime";
+import { runSeconds } from "../../src/pages/collatz/model/runtime";
 
 const at = (second: number) => new Date(second * 1000).toISOString();
 const job = (started: number | null, ended: number | null) => ({
@@ -16,4 +16,4 @@ test.each([
   ["two at once", [job(100, 200), job(150, 250)], 150],
   ["a short one within a long one", [job(100, 300), job(150, 200), job(250, 310)], 210],
   ["one whose start is ahead of the clock", [job(1501, null)], 0],
-])("runtime of %s", (_, jobs, seconds) => expect(runtime(jobs, 1_500_000)).toBe(seconds));
+])("runtime of %s", (_, jobs, seconds) => expect(runSeconds(jobs, 1_500_000)).toBe(seconds));

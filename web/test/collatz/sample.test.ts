@@ -1,17 +1,23 @@
 import { describe, expect, it, test } from "vitest";
 import { createGrid } from "../../src/density/grid";
 import { scalePosition } from "../../src/density/color";
-import { joined, left } from "../../src/pages/collatz/model/cover";
-import { window } from "../../src/pages/collatz/model/delays";
-import { expectation, paceOf } from "../../src/pages/collatz/model/estimate";
-import { recordsOf } from "../../src/pages/collatz/model/found";
-import { fromResult, MIXED, paintDensity, paintExact, paintSample } from "../../src/pages/collatz/model/layers";
+import { joinRanges, uncoveredParts } from "../../src/pages/collatz/model/coverage";
+import { computeWindow } from "../../src/pages/collatz/model/delays";
+import { describeDuration, bestPace } from "../../src/pages/collatz/model/estimate";
+import { findRecords } from "../../src/pages/collatz/model/page-records";
+import {
+  parseResult,
+  MIXED_RESIDUES,
+  paintDensity,
+  paintExact,
+  paintSample,
+} from "../../src/pages/collatz/model/layers";
 import { bitLength } from "../../src/pages/collatz/model/number";
-import { published } from "../../src/pages/collatz/model/records";
-import { CYCLE, sample, type Sample } from "../../src/pages/collatz/model/sample";
-import { scene, type Known } from "../../src/pages/collatz/model/scene";
-import { whole, type Range } from "../../src/pages/collatz/model/view";
-import { walk } from "../../src/pages/collatz/model/walk";
+import { publishedRecords } from "../../src/pages/collatz/model/records";
+import { CYCLE, createSample, type Sample } from "../../src/pages/collatz/model/sample";
+import { createScene, type KnownData } from "../../src/pages/collatz/model/scene";
+import { fullView, type Range } from "../../src/pages/collatz/model/view";
+import { computeTrajectory } from "../../src/pages/collatz/model/trajectory";
 
 const sum = (values: Iterable<number>) => [...values].reduce((total, value) => total + value, 0);
 const RANGES: [string, Range][] = [
@@ -22,11 +28,11 @@ const RANGES: [string, Range][] = [
 ];
 
 describe.each(RANGES)("a sample of %s", (_, range) => {
-  const one = sample(range, 4000, false);
-  const at = (place: number) => range.first + BigInt(one.far[place] as number);
+  const one = createSample(range, 4000, false);
+  const at = (place: number) => range.first + BigInt(one.distance[place] as number);
   it("has as many numbers as asked for, up to twice as many, and stands for all", () => {
-    expect(one.far.length).toBeGreaterThanOrEqual(3990);
-    expect(one.far.length).toBeLessThanOrEqual(8002);
+    expect(one.distance.length).toBeGreaterThanOrEqual(3990);
+    expect(one.distance.length).toBeLessThanOrEqual(8002);
     expect(sum(one.weight) / Number(range.end - range.first)).toBeCloseTo(1, 2);
   });
   it("has no stripe: every residue is as frequent as any other", () => {
@@ -38,8 +44,8 @@ describe.each(RANGES)("a sample of %s", (_, range) => {
   });
   it("has the steps, peaks and residues of its numbers", () => {
     if (range.end > 2n ** 53n) return;
-    for (let place = 0; place < one.far.length; place += 97) {
-      const { delay, peak } = walk(at(place));
+    for (let place = 0; place < one.distance.length; place += 97) {
+      const { delay, peak } = computeTrajectory(at(place));
       expect([one.delays[place], one.bits[place]]).toEqual([delay, bitLength(peak)]);
       expect(one.rest[place]).toBe(Number(at(place) % BigInt(CYCLE)));
     }
@@ -49,31 +55,31 @@ describe.each(RANGES)("a sample of %s", (_, range) => {
 test("a sample of few numbers is all of them, also on a log axis", () => {
   const range = { first: 5n, end: 305n };
   for (const log of [false, true]) {
-    const { far, weight, delays } = sample(range, 20_000, log);
+    const { distance: far, weight, delays } = createSample(range, 20_000, log);
     expect([...far]).toEqual(Array.from({ length: 300 }, (_, place) => place));
     expect(new Set(weight)).toEqual(new Set([1]));
-    expect([...delays]).toEqual([...window(5n, 300).delays]);
+    expect([...delays]).toEqual([...computeWindow(5n, 300).delays]);
   }
 });
 
 test("what is in view stays where it is while the view moves", () => {
-  const [one, two] = [0n, 10n ** 8n].map((by) => sample({ first: 1n + by, end: 10n ** 9n + by }, 5000, false));
-  const own = new Set(one!.far);
-  const kept = [...two!.far].filter((far) => own.has(far + 10 ** 8)).length;
+  const [one, two] = [0n, 10n ** 8n].map((by) => createSample({ first: 1n + by, end: 10n ** 9n + by }, 5000, false));
+  const own = new Set(one!.distance);
+  const kept = [...two!.distance].filter((far) => own.has(far + 10 ** 8)).length;
   // About a tenth of the sample is new.
-  expect(kept / two!.far.length).toBeGreaterThan(0.89);
+  expect(kept / two!.distance.length).toBeGreaterThan(0.89);
 });
 
 test("a sample's mean is the mean of the range", () => {
-  const all = window(1n, 1_000_000).delays;
-  const { delays, weight } = sample({ first: 1n, end: 1_000_001n }, 20_000, false);
+  const all = computeWindow(1n, 1_000_000).delays;
+  const { delays, weight } = createSample({ first: 1n, end: 1_000_001n }, 20_000, false);
   const mean = sum(delays.map((delay, place) => delay * (weight[place] as number))) / sum(weight);
   expect(Math.abs(mean - sum(all) / all.length)).toBeLessThan(1.5);
 });
 
 describe("what is covered", () => {
   it("is joined, and what is left of a part is told", () => {
-    const covered = joined(joined([], [[10, 20]]), [
+    const covered = joinRanges(joinRanges([], [[10, 20]]), [
       [30, 40],
       [20, 25],
     ]);
@@ -81,13 +87,13 @@ describe("what is covered", () => {
       [10, 25],
       [30, 40],
     ]);
-    expect(left(covered, 0, 50)).toEqual([
+    expect(uncoveredParts(covered, 0, 50)).toEqual([
       [0, 10],
       [25, 30],
       [40, 50],
     ]);
-    expect(left(covered, 12, 24)).toEqual([]);
-    expect(left([], 3, 4)).toEqual([[3, 4]]);
+    expect(uncoveredParts(covered, 12, 24)).toEqual([]);
+    expect(uncoveredParts([], 3, 4)).toEqual([[3, 4]]);
   });
 });
 
@@ -96,14 +102,14 @@ function columns(job: string, first: bigint, count: number, wide: number) {
   const starts = Array.from({ length: count }, (_, column) => String(first + BigInt(column * wide)));
   const density = starts.map((start) => {
     const counts = new Map<number, number>();
-    for (const delay of window(BigInt(start), wide).delays) counts.set(delay, (counts.get(delay) ?? 0) + 1);
+    for (const delay of computeWindow(BigInt(start), wide).delays) counts.set(delay, (counts.get(delay) ?? 0) + 1);
     return [...counts];
   });
-  return fromResult(job, { start: starts, count: starts.map(() => wide), density })!;
+  return parseResult(job, { start: starts, count: starts.map(() => wide), density })!;
 }
 
 describe("a picture of several sources", () => {
-  const frame = { view: whole({ first: 1n, end: 4001n }), low: 0, high: 300, log: false };
+  const frame = { view: fullView({ first: 1n, end: 4001n }), low: 0, high: 300, log: false };
   const total = (cells: Float32Array) => sum(cells);
   it("neither counts a number twice nor erases it, where windows meet within a pixel", () => {
     // With 7 pixels, every window ends inside a pixel.
@@ -121,11 +127,11 @@ describe("a picture of several sources", () => {
   });
   it("draws exact numbers first, then columns, then a sample", () => {
     const cells = createGrid(400, 300);
-    const exact = window(1n, 1000);
+    const exact = computeWindow(1n, 1000);
     paintExact(cells, frame, exact);
     const covered = paintDensity(cells, frame, columns("j", 1n, 20, 100), [[0, 1000]]);
     expect(covered).toEqual([[0, 2000]]);
-    const count = paintSample(cells, frame, sample({ first: 1n, end: 4001n }, 4000, false), covered);
+    const count = paintSample(cells, frame, createSample({ first: 1n, end: 4001n }, 4000, false), covered);
     expect(count).toBe(2000);
     expect(total(cells.cells)).toBeCloseTo(4000, 2);
   });
@@ -139,7 +145,7 @@ describe("a picture of several sources", () => {
     expect(new Set(across(111)).size).toBe(1);
     const covered = paintDensity(cells, log, job, [], 20);
     expect(covered.length === 0 || covered[0]![0] >= 1000).toBe(true);
-    paintSample(cells, log, sample({ first: 1n, end: 4001n }, 20_000, true), covered);
+    paintSample(cells, log, createSample({ first: 1n, end: 4001n }, 20_000, true), covered);
     // Only the number 27 takes 111 steps there, and it has its own pixel.
     const row = [...cells.cells.subarray(111 * 400, 111 * 400 + 200)];
     expect(row.filter((value) => value > 0)).toEqual([1]);
@@ -148,46 +154,49 @@ describe("a picture of several sources", () => {
 
 describe("colors of more numbers than are computed one by one", () => {
   const range = { first: 1n, end: 10n ** 9n };
-  const some = sample(range, 20_000, false);
-  const wanted = { view: whole(range), log: false, modulus: 3, dark: false, width: 300, height: 200, scale: 1 };
-  const known: Known = { exact: [], whole: false, densities: [], samples: [some] };
-  const drawn = (metric: "count" | "peak" | "residue") => scene({ ...wanted, metric, mostPoints: 5e4 }, known);
+  const some = createSample(range, 20_000, false);
+  const wanted = { view: fullView(range), isLog: false, modulus: 3, isDark: false, width: 300, height: 200, scale: 1 };
+  const known: KnownData = { exact: [], isComplete: false, densities: [], samples: [some] };
+  const drawn = (metric: "count" | "peak" | "residue") => createScene({ ...wanted, metric, maxPoints: 5e4 }, known);
   it("are those of the sample's peaks and residues", () => {
     const peak = drawn("peak");
-    expect([peak.source, peak.look.mode]).toEqual(["sample", "value"]);
-    expect(peak.look.max).toBe(some.bits.reduce((most, bits) => Math.max(most, bits), 0));
+    expect([peak.source, peak.colorScale.mode]).toEqual(["sample", "value"]);
+    expect(peak.colorScale.max).toBe(some.bits.reduce((most, bits) => Math.max(most, bits), 0));
     const residue = drawn("residue");
-    expect(residue.look.mode).toBe("class");
-    expect(new Set(residue.grid!.cells)).toEqual(new Set([0, 1, 2, 3, MIXED]));
+    expect(residue.colorScale.mode).toBe("class");
+    expect(new Set(residue.grid!.cells)).toEqual(new Set([0, 1, 2, 3, MIXED_RESIDUES]));
   });
   it("are not those of columns, which have counts only", () => {
     const job = columns("j", 1n, 200, 100);
     const both = { ...known, densities: [job] };
-    const near = { ...wanted, view: whole({ first: 1n, end: 20_001n }), mostPoints: 5e4 };
-    expect(scene({ ...near, metric: "count" }, both).source).toBe("columns");
+    const near = { ...wanted, view: fullView({ first: 1n, end: 20_001n }), maxPoints: 5e4 };
+    expect(createScene({ ...near, metric: "count" }, both).source).toBe("columns");
     expect(
-      scene({ ...near, metric: "peak" }, { ...both, samples: [sample({ first: 1n, end: 20_001n }, 5000, false)] }),
-    ).toMatchObject({ source: "sample", look: { mode: "value" } });
+      createScene(
+        { ...near, metric: "peak" },
+        { ...both, samples: [createSample({ first: 1n, end: 20_001n }, 5000, false)] },
+      ),
+    ).toMatchObject({ source: "sample", colorScale: { mode: "value" } });
   });
   it("use the whole scale, though each number stands for thousands", () => {
-    const { look, grid: cells } = drawn("count");
+    const { colorScale: look, grid: cells } = drawn("count");
     const shares = [...cells!.cells].filter((value) => value > 0).map((value) => scalePosition(value, look));
     expect(Math.min(...shares)).toBeLessThan(0.5);
     expect(Math.max(...shares)).toBe(1);
   });
   it("find the numbers drawn, and their axis, of a sample alone", () => {
     const { numbers, frame } = drawn("count");
-    expect(numbers).toBe((some as Sample).far.length);
+    expect(numbers).toBe((some as Sample).distance.length);
     expect(frame.high).toBeGreaterThan(400);
   });
 });
 
 test("records of numbers that are known are the published ones", () => {
-  const chunks = [window(1n, 65_535), window(65_536n, 65_536), window(131_072n, 65_536)];
-  const found = recordsOf(chunks, { first: 1n, end: 150_001n });
+  const chunks = [computeWindow(1n, 65_535), computeWindow(65_536n, 65_536), computeWindow(131_072n, 65_536)];
+  const found = findRecords(chunks, { first: 1n, end: 150_001n });
   for (const kind of ["delay", "path"] as const)
-    expect(found[kind]).toEqual(published(kind).filter(({ n }) => n <= 150_000n));
-  const late = recordsOf(chunks, { first: 100_000n, end: 100_100n });
+    expect(found[kind]).toEqual(publishedRecords(kind).filter(({ n }) => n <= 150_000n));
+  const late = findRecords(chunks, { first: 100_000n, end: 100_100n });
   expect(late.delay[0]).toEqual({ n: 100_000n, value: 128n });
 });
 
@@ -209,29 +218,29 @@ describe("what a range will take", () => {
       job("other", 900, 1e15, { type: "other" }),
       job("queued", null, 0),
     ];
-    expect(paceOf(jobs)).toEqual({ rate: 1e8, job: "best", short: false });
-    expect(paceOf(jobs.slice(0, 1))).toEqual({ rate: 2.5e9, job: "short", short: true });
-    expect(paceOf(jobs.slice(-1))).toBeUndefined();
+    expect(bestPace(jobs)).toEqual({ rate: 1e8, job: "best", isShort: false });
+    expect(bestPace(jobs.slice(0, 1))).toEqual({ rate: 2.5e9, job: "short", isShort: true });
+    expect(bestPace(jobs.slice(-1))).toBeUndefined();
   });
-  const pace = { rate: 1e8, job: "b", short: false };
+  const pace = { rate: 1e8, job: "b", isShort: false };
   it.each([
-    [10n ** 14n, { pace, workers: 2, waiting: 0 }, "100 T numbers: about 11 d 13 h on this cluster"],
-    [10n ** 6n, { pace, workers: 2, waiting: 0 }, "1 M numbers: about a second on this cluster"],
+    [10n ** 14n, { pace, workers: 2, waitingJobs: 0 }, "100 T numbers: about 11 d 13 h on this cluster"],
+    [10n ** 6n, { pace, workers: 2, waitingJobs: 0 }, "1 M numbers: about a second on this cluster"],
     [
       10n ** 10n,
-      { pace, workers: 1, waiting: 2 },
+      { pace, workers: 1, waitingJobs: 2 },
       "10 G numbers: about 1 min 40 s on this cluster, after 2 jobs that wait",
     ],
     [
       10n ** 8n,
-      { pace: { ...pace, short: true }, workers: 1, waiting: 0 },
+      { pace: { ...pace, isShort: true }, workers: 1, waitingJobs: 0 },
       "100 M numbers: about 1.0 s on this cluster",
     ],
     // Startup dominated the short job, so its pace cannot predict a job that is 300 times longer.
-    [10n ** 11n, { pace: { ...pace, short: true }, workers: 1, waiting: 0 }, "100 G numbers, time not known yet"],
-    [1n, { pace: undefined, workers: 1, waiting: 1 }, "1 number, time not known yet, after 1 job that waits"],
-    [5n, { pace, workers: 0, waiting: 0 }, "5 numbers: no worker is live, so the job would wait"],
+    [10n ** 11n, { pace: { ...pace, isShort: true }, workers: 1, waitingJobs: 0 }, "100 G numbers, time not known yet"],
+    [1n, { pace: undefined, workers: 1, waitingJobs: 1 }, "1 number, time not known yet, after 1 job that waits"],
+    [5n, { pace, workers: 0, waitingJobs: 0 }, "5 numbers: no worker is live, so the job would wait"],
   ])("%s numbers", (numbers, situation, words) => {
-    expect(expectation(numbers, situation).replaceAll("\u202f", " ")).toBe(words);
+    expect(describeDuration(numbers, situation).replaceAll("\u202f", " ")).toBe(words);
   });
 });

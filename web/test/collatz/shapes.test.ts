@@ -1,20 +1,20 @@
 import { describe, expect, it, test } from "vitest";
-import { bounds, coral, upright } from "../../src/pages/collatz/model/coral";
-import { delayOf } from "../../src/pages/collatz/model/delays";
-import { around, grow, pathOf, placed } from "../../src/pages/collatz/model/inverse";
-import { bitLength, power } from "../../src/pages/collatz/model/number";
+import { boundingBox, createCoral, rotateUpright } from "../../src/pages/collatz/model/coral";
+import { computeDelay } from "../../src/pages/collatz/model/delays";
+import { layOutAround, growTree, findPath, placeBranches } from "../../src/pages/collatz/model/inverse";
+import { bitLength, formatPower } from "../../src/pages/collatz/model/number";
 import { paletteColors, PALETTES } from "../../src/pages/collatz/model/palette";
-import { walk } from "../../src/pages/collatz/model/walk";
+import { computeTrajectory } from "../../src/pages/collatz/model/trajectory";
 
 test("delays of single numbers before any table is made, also where doubles do not hold the peak", () => {
   for (const n of [1, 2, 27, 837_799, 2 ** 42 - 1, 8_528_817_511, 2 ** 53 - 1]) {
-    const { delay, peak } = walk(BigInt(n));
-    expect({ ...delayOf(n) }).toEqual({ steps: delay, bits: bitLength(peak) });
+    const { delay, peak } = computeTrajectory(BigInt(n));
+    expect({ ...computeDelay(n) }).toEqual({ steps: delay, bits: bitLength(peak) });
   }
 });
 
 const tree = (depth: number, root = 1n) =>
-  grow(root, { depth, toggled: new Set<string>(), prune: false, most: 600 }).root;
+  growTree(root, { depth, toggledValues: new Set<string>(), isPruned: false, maxBranches: 600 }).root;
 
 describe("a tree around its first branch", () => {
   it.each([
@@ -25,7 +25,7 @@ describe("a tree around its first branch", () => {
     [24, 1000, 560],
     [60, 390, 700],
   ])("of %i levels stands within %i x %i, each number at a place of its own", (depth, width, height) => {
-    const spots = around(tree(depth), width, height);
+    const spots = layOutAround(tree(depth), width, height);
     const places = new Set(spots.map(({ x, y }) => `${x.toFixed(3)} ${y.toFixed(3)}`));
     expect(places.size).toBe(spots.length);
     for (const { x, y } of spots) {
@@ -34,14 +34,14 @@ describe("a tree around its first branch", () => {
     }
   });
   it("has what leads to the first branch as a stem, straight up", () => {
-    const spots = around(tree(12), 800, 500);
+    const spots = layOutAround(tree(12), 800, 500);
     const stem = [1n, 2n, 4n, 8n, 16n].map((value) => spots.find(({ branch }) => branch.value === value)!);
     expect(stem.map(({ x }) => x)).toEqual([0, 0, 0, 0, 0]);
     for (let place = 1; place < stem.length; place += 1) expect(stem[place]!.y).toBeLessThan(stem[place - 1]!.y);
   });
   it("names numbers where no other mark is", () => {
-    const spots = around(tree(14), 1000, 560);
-    const level = spots.filter(({ named, angle }) => named && angle === 0);
+    const spots = layOutAround(tree(14), 1000, 560);
+    const level = spots.filter(({ hasLabel: named, angle }) => named && angle === 0);
     expect(level.length).toBeGreaterThan(20);
     for (const one of level) {
       const end = one.x + 7.4 * (String(one.branch.value).length + 1);
@@ -50,10 +50,10 @@ describe("a tree around its first branch", () => {
     }
   });
   it("lights the path of a number to the root, and none of one that is not there", () => {
-    const places = placed(tree(12));
-    expect([...pathOf(places, "13")]).toEqual([13n, 40n, 20n, 10n, 5n, 16n, 8n, 4n, 2n, 1n]);
-    expect(pathOf(places, "7").size).toBe(0);
-    expect(pathOf(places, "").size).toBe(0);
+    const places = placeBranches(tree(12));
+    expect([...findPath(places, "13")]).toEqual([13n, 40n, 20n, 10n, 5n, 16n, 8n, 4n, 2n, 1n]);
+    expect(findPath(places, "7").size).toBe(0);
+    expect(findPath(places, "").size).toBe(0);
   });
 });
 
@@ -62,14 +62,14 @@ test.each([
   [-20, 31],
   [3, 40],
 ])("a coral of %f and %f degrees stands above its root, as long as before", (even, odd) => {
-  const grown = coral({ numbers: 2000, even, odd });
-  const turned = upright(grown);
+  const grown = createCoral({ numbers: 2000, even, odd });
+  const turned = rotateUpright(grown);
   const middle = turned.reduce((sum, { x1, y1 }) => ({ x: sum.x + x1, y: sum.y + y1 }), { x: 0, y: 0 });
   expect(Math.abs(middle.x)).toBeLessThan(1e-6 * Math.abs(middle.y));
   expect(middle.y).toBeGreaterThan(0);
   const length = (all: typeof grown) => all.reduce((sum, s) => sum + Math.hypot(s.x1 - s.x0, s.y1 - s.y0), 0);
   expect(length(turned)).toBeCloseTo(length(grown), 3);
-  expect(bounds(turned).height).toBeGreaterThan(0);
+  expect(boundingBox(turned).height).toBeGreaterThan(0);
 });
 
 /** Return the WCAG contrast between a color and a background of the given luminance. */
@@ -93,5 +93,10 @@ describe.each(PALETTES)("palette %s", (name) => {
 });
 
 test("powers are written as they are printed", () => {
-  expect([power(2, 15), power(2, 71), power(10, 0), power(10, -3)]).toEqual(["2¹⁵", "2⁷¹", "10⁰", "10⁻³"]);
+  expect([formatPower(2, 15), formatPower(2, 71), formatPower(10, 0), formatPower(10, -3)]).toEqual([
+    "2¹⁵",
+    "2⁷¹",
+    "10⁰",
+    "10⁻³",
+  ]);
 });

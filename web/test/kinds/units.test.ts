@@ -1,18 +1,26 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { follow, nextDelay } from "../../src/lib/follow";
-import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, shareOf } from "../../src/pages/kinds/model/grid";
 import {
-  codes,
-  counted,
-  ending,
-  inWords,
-  isKept,
-  outputsOf,
-  valueText,
-  windowOf,
+  cellAt,
+  computeCellCodes,
+  layOutGrid,
+  cellAfterKey,
+  findNextUnit,
+  cellPosition,
+  unitsPerCell,
+} from "../../src/pages/kinds/model/grid";
+import {
+  stateCodes,
+  countStates,
+  describeExit,
+  describeCounts,
+  isStoredFile,
+  parseOutputs,
+  formatValue,
+  blockStart,
 } from "../../src/pages/kinds/model/units";
 
-const LIST = codes({
+const LIST = stateCodes({
   total: 10,
   runs: [
     [0, 4, "done"],
@@ -24,17 +32,21 @@ const LIST = codes({
 
 test("runs become a code for each unit; units in no run wait", () => {
   expect([...LIST]).toEqual([2, 2, 2, 2, 1, 1, 4, 0, 0, 3]);
-  expect(counted(LIST)).toEqual({ waiting: 2, running: 2, done: 4, retrying: 1, dead: 1 });
-  expect(inWords(counted(LIST), 10)).toBe("4 of 10 units done, 2 running, 1 retrying, 1 dead, 2 waiting");
+  expect(countStates(LIST)).toEqual({ waiting: 2, running: 2, done: 4, retrying: 1, dead: 1 });
+  expect(describeCounts(countStates(LIST), 10)).toBe("4 of 10 units done, 2 running, 1 retrying, 1 dead, 2 waiting");
 });
 
 test("ends and values in words", () => {
-  expect(ending({ exit: 137, reason: "timeout" })).toBe("timeout, exit 137");
-  expect(ending({ exit: 0, reason: "" })).toBe("exit 0");
-  expect(ending({ exit: null, reason: "" })).toBe("");
-  expect([valueText("a"), valueText({ b: 1 }), valueText(null)]).toEqual(["a", '{"b":1}', ""]);
-  expect([isKept({ artifact: true }), isKept({ artifact: 1 }), isKept("artifact")]).toEqual([true, false, false]);
-  expect([windowOf(0), windowOf(49), windowOf(50)]).toEqual([0, 0, 50]);
+  expect(describeExit({ exit: 137, reason: "timeout" })).toBe("timeout, exit 137");
+  expect(describeExit({ exit: 0, reason: "" })).toBe("exit 0");
+  expect(describeExit({ exit: null, reason: "" })).toBe("");
+  expect([formatValue("a"), formatValue({ b: 1 }), formatValue(null)]).toEqual(["a", '{"b":1}', ""]);
+  expect([isStoredFile({ artifact: true }), isStoredFile({ artifact: 1 }), isStoredFile("artifact")]).toEqual([
+    true,
+    false,
+    false,
+  ]);
+  expect([blockStart(0), blockStart(49), blockStart(50)]).toEqual([0, 0, 50]);
 });
 
 test("outputs of a unit are its own files of the manifest", () => {
@@ -48,7 +60,7 @@ test("outputs of a unit are its own files of the manifest", () => {
     '["f","values/3.json",8,"ee"]',
     "",
   ].join("\n");
-  expect(outputsOf(manifest, 3)).toEqual([
+  expect(parseOutputs(manifest, 3)).toEqual([
     { path: "out/a.csv", bytes: 5, sha: "bb" },
     { path: "run", bytes: 6, sha: "cc" },
     { path: "values/3.json", bytes: 8, sha: "ee" },
@@ -62,7 +74,7 @@ test.each([
   [10_000, 1],
   [10_001, 10],
   [100_000, 10],
-])("of %i units %i share a cell", (total, share) => expect(shareOf(total)).toBe(share));
+])("of %i units %i share a cell", (total, share) => expect(unitsPerCell(total)).toBe(share));
 
 test.each([
   [1, 800],
@@ -71,16 +83,16 @@ test.each([
   [10_000, 366],
   [99_999, 1200],
 ])("a grid of %i units %i pixels wide has room for each", (total, width) => {
-  const grid = gridOf(total, width);
-  expect(grid.columns * grid.side).toBeLessThanOrEqual(width);
+  const grid = layOutGrid(total, width);
+  expect(grid.columns * grid.cellSize).toBeLessThanOrEqual(width);
   expect(grid.rows * grid.columns).toBeGreaterThanOrEqual(grid.cells);
-  expect(grid.cells * grid.share).toBeGreaterThanOrEqual(total);
+  expect(grid.cells * grid.unitsPerCell).toBeGreaterThanOrEqual(total);
   for (const cell of [0, Math.floor(grid.cells / 2), grid.cells - 1]) {
-    const [x, y] = placeOf(cell, grid);
+    const [x, y] = cellPosition(cell, grid);
     expect(cellAt(x + 1, y + 1, grid)).toBe(cell);
   }
   expect(cellAt(-1, 0, grid)).toBeUndefined();
-  expect(cellAt(grid.columns * grid.side + 1, 0, grid)).toBeUndefined();
+  expect(cellAt(grid.columns * grid.cellSize + 1, 0, grid)).toBeUndefined();
   expect(cellAt(0, grid.height + 1, grid)).toBeUndefined();
 });
 
@@ -89,26 +101,26 @@ test("a cell of many units shows the one that wants to be seen first", () => {
   list[15] = 4;
   list[14] = 1;
   list[25] = 1;
-  const shown = cellCodes(list, gridOf(list.length, 800));
+  const shown = computeCellCodes(list, layOutGrid(list.length, 800));
   expect([...shown.slice(0, 4)]).toEqual([2, 4, 1, 2]);
   expect(shown.length).toBe(2001);
 });
 
 test("keys move over the grid and stop at its ends", () => {
-  const grid = gridOf(100, 200);
-  expect(moved(0, "ArrowRight", grid)).toBe(1);
-  expect(moved(0, "ArrowLeft", grid)).toBe(0);
-  expect(moved(3, "ArrowDown", grid)).toBe(3 + grid.columns);
-  expect(moved(3, "End", grid)).toBe(99);
-  expect(moved(50, "Home", grid)).toBe(0);
-  expect(moved(50, "x", grid)).toBeUndefined();
+  const grid = layOutGrid(100, 200);
+  expect(cellAfterKey(0, "ArrowRight", grid)).toBe(1);
+  expect(cellAfterKey(0, "ArrowLeft", grid)).toBe(0);
+  expect(cellAfterKey(3, "ArrowDown", grid)).toBe(3 + grid.columns);
+  expect(cellAfterKey(3, "End", grid)).toBe(99);
+  expect(cellAfterKey(50, "Home", grid)).toBe(0);
+  expect(cellAfterKey(50, "x", grid)).toBeUndefined();
 });
 
 test("the next dead unit is found around the end", () => {
-  expect(nextWith(LIST, 4, 0)).toBe(6);
-  expect(nextWith(LIST, 4, 6)).toBe(6);
-  expect(nextWith(LIST, 2, 3)).toBe(0);
-  expect(nextWith(new Uint8Array(3), 4, -1)).toBeUndefined();
+  expect(findNextUnit(LIST, 4, 0)).toBe(6);
+  expect(findNextUnit(LIST, 4, 6)).toBe(6);
+  expect(findNextUnit(LIST, 2, 3)).toBe(0);
+  expect(findNextUnit(new Uint8Array(3), 4, -1)).toBeUndefined();
 });
 
 // -- up to date -----------------------------------------------------------------------------------------------------

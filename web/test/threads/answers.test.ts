@@ -6,10 +6,18 @@ import { flattenParameters, nestParameters } from "../../src/lib/parameters";
 import { advanceClock, toggleClock } from "../../src/timeline/clock";
 import { createPalette, rampColor, type Rgb } from "../../src/timeline/palette";
 import { computeBarHeights } from "../../src/ui/bins";
-import { applying, barsOf, type Cell, type Metric } from "../../src/pages/threads/model/result";
-import { standing } from "../../src/pages/threads/model/standing";
-import { apart, bestOf, linesOf, nearest, sweeps, xOf, yOf } from "../../src/pages/threads/model/sweep";
-import { verdictOf } from "../../src/pages/threads/model/verdict";
+import { applicableSchema, createBars, type Cell, type Metric } from "../../src/pages/threads/model/result";
+import { pictureStatus } from "../../src/pages/threads/model/picture-status";
+import {
+  spreadLabels,
+  describeBest,
+  createLines,
+  nearestCell,
+  hasSweep,
+  coresToX,
+  speedupToY,
+} from "../../src/pages/threads/model/sweep";
+import { compareCells } from "../../src/pages/threads/model/comparison";
 
 function metric(mean: number, half: number | null): Metric {
   const ci: [number, number] | null = half === null ? null : [mean - half, mean + half];
@@ -36,23 +44,23 @@ describe("verdict", () => {
   const stealing = cellOf("work_stealing", { makespan_us: metric(2142, 52) });
   it("names who is faster, by how much, and both means in one unit", () => {
     const fifo = cellOf("fifo", { makespan_us: metric(2000, 47) });
-    const found = verdictOf(stealing, fifo);
-    expect(found).toEqual({ clear: true, text: "fifo 7.1\u202f% faster: 2.00 against 2.14\u202fms" });
-    expect(verdictOf(fifo, stealing)).toEqual(found);
+    const found = compareCells(stealing, fifo);
+    expect(found).toEqual({ isClear: true, text: "fifo 7.1\u202f% faster: 2.00 against 2.14\u202fms" });
+    expect(compareCells(fifo, stealing)).toEqual(found);
     const slow = cellOf("lifo", { makespan_us: metric(4284, 47) });
-    expect(verdictOf(slow, stealing)?.text).toBe("work stealing 100\u202f% faster: 2.14 against 4.28\u202fms");
+    expect(compareCells(slow, stealing)?.text).toBe("work stealing 100\u202f% faster: 2.14 against 4.28\u202fms");
   });
   it("claims no difference that the intervals do not show", () => {
     const near = cellOf("fifo", { makespan_us: metric(2100, 47) });
-    expect(verdictOf(stealing, near)?.clear).toBe(false);
-    expect(verdictOf(stealing, near)?.text).toContain("No clear difference");
+    expect(compareCells(stealing, near)?.isClear).toBe(false);
+    expect(compareCells(stealing, near)?.text).toContain("No clear difference");
     const single = cellOf("fifo", { makespan_us: metric(1000, null) });
-    expect(verdictOf(stealing, single)?.clear).toBe(false);
-    expect(verdictOf(stealing, cellOf("fifo", {}))).toBeUndefined();
+    expect(compareCells(stealing, single)?.isClear).toBe(false);
+    expect(compareCells(stealing, cellOf("fifo", {}))).toBeUndefined();
   });
   it("writes short and long times in their own unit", () => {
     const text = (one: number, other: number) =>
-      verdictOf(cellOf("a", { makespan_us: metric(one, 0) }), cellOf("b", { makespan_us: metric(other, 0) }))?.text;
+      compareCells(cellOf("a", { makespan_us: metric(one, 0) }), cellOf("b", { makespan_us: metric(other, 0) }))?.text;
     expect(text(1, 3)).toContain("1.00 against 3.00\u202fµs");
     expect(text(900, 1200)).toContain("0.90 against 1.20\u202fms");
     expect(text(123_456, 234_567)).toContain("123 against 235\u202fms");
@@ -69,60 +77,69 @@ describe("sweep", () => {
       ),
     ),
   );
-  const lines = linesOf(cells.toReversed());
-  const plane = { left: 40, top: 10, wide: 400, tall: 200, cores: 5, speedup: 5 };
+  const lines = createLines(cells.toReversed());
+  const plane = { left: 40, top: 10, width: 400, height: 200, cores: 5, speedup: 5 };
   it("is a line for each scheduler, its points by cores", () => {
-    expect(sweeps(cells)).toBe(true);
-    expect(sweeps(cells.filter((each) => each.cores === 4))).toBe(false);
+    expect(hasSweep(cells)).toBe(true);
+    expect(hasSweep(cells.filter((each) => each.cores === 4))).toBe(false);
     expect(lines.map((line) => line.scheduler).sort()).toEqual(["fifo", "lifo"]);
     for (const { points } of lines) expect(points.map((point) => point.cores)).toEqual([1, 2, 4]);
-    expect(linesOf([cellOf("fifo", {})])).toEqual([]);
+    expect(createLines([cellOf("fifo", {})])).toEqual([]);
   });
   it("opens the cell whose point is meant, and none far from every point", () => {
     for (const { points } of lines)
       for (const { cell, cores, mean } of points)
-        expect(nearest(plane, lines, xOf(plane, cores) + 3, yOf(plane, mean) - 3, 20)).toBe(cell);
-    expect(nearest(plane, lines, xOf(plane, 3), yOf(plane, 4.5), 20)).toBeUndefined();
+        expect(nearestCell(plane, lines, coresToX(plane, cores) + 3, speedupToY(plane, mean) - 3, 20)).toBe(cell);
+    expect(nearestCell(plane, lines, coresToX(plane, 3), speedupToY(plane, 4.5), 20)).toBeUndefined();
   });
   it("names as alike those that the interval does not tell apart", () => {
-    expect(bestOf(lines)).toBe("Most: 4 on 4 cores with fifo");
+    expect(describeBest(lines)).toBe("Most: 4 on 4 cores with fifo");
     const close = [...cells, cellOf("round_robin", { speedup: metric(3.95, 0.1) }, { cores: 4, cell: 9 })];
-    expect(bestOf(linesOf(close))).toBe("Most: 4 on 4 cores with fifo (round robin within the interval)");
+    expect(describeBest(createLines(close))).toBe("Most: 4 on 4 cores with fifo (round robin within the interval)");
   });
   it("keeps labels apart, in their order and on the canvas", () => {
-    expect(apart([50, 52, 10], 15, 200)).toEqual([50, 65, 10]);
-    const low = apart([198, 199, 200], 15, 200);
+    expect(spreadLabels([50, 52, 10], 15, 200)).toEqual([50, 65, 10]);
+    const low = spreadLabels([198, 199, 200], 15, 200);
     expect(low).toEqual([170, 185, 200]);
   });
 });
 
 describe("why there is no picture", () => {
-  const base = { id: "ab", job: undefined, seen: false, trouble: undefined, problem: undefined, recording: undefined };
+  const base = {
+    id: "ab",
+    job: undefined,
+    wasKnown: false,
+    jobProblem: undefined,
+    resultProblem: undefined,
+    recording: undefined,
+  };
   const gone = new Problem(404, "Not found", "there is no job ab");
   it("of a job that is not known says so instead of waiting for ever", () => {
-    expect(standing(base)).toMatchObject({ coming: true, bad: false });
-    expect(standing({ ...base, trouble: gone })).toMatchObject({ coming: false, bad: true });
-    expect(standing({ ...base, trouble: gone }).text).toContain("There is no job ab");
-    expect(standing({ ...base, seen: true }).text).toContain("were deleted");
-    expect(standing({ ...base, trouble: new Problem(503, "Busy", "Redis is away") }).text).toContain("Redis is away");
+    expect(pictureStatus(base)).toMatchObject({ isExpected: true, isError: false });
+    expect(pictureStatus({ ...base, jobProblem: gone })).toMatchObject({ isExpected: false, isError: true });
+    expect(pictureStatus({ ...base, jobProblem: gone }).text).toContain("There is no job ab");
+    expect(pictureStatus({ ...base, wasKnown: true }).text).toContain("were deleted");
+    expect(pictureStatus({ ...base, jobProblem: new Problem(503, "Busy", "Redis is away") }).text).toContain(
+      "Redis is away",
+    );
   });
   it.each(["failed", "cancelled", "skipped"] as const)("of a %s job waits for nothing", (state) => {
-    const found = standing({ ...base, job: { state, error: "why" } });
-    expect(found.coming).toBe(false);
+    const found = pictureStatus({ ...base, job: { state, error: "why" } });
+    expect(found.isExpected).toBe(false);
     expect(found.text).toContain(state);
   });
   it("names the replica that a worker records", () => {
     const job = { state: "done" as const, error: null };
-    expect(standing({ ...base, job, recording: 345 }).text).toContain("345");
-    expect(standing({ ...base, job }).coming).toBe(true);
-    expect(standing({ ...base, job, problem: gone })).toMatchObject({ bad: true, coming: false });
-    expect(standing({ ...base, id: "" }).coming).toBe(true);
+    expect(pictureStatus({ ...base, job, recording: 345 }).text).toContain("345");
+    expect(pictureStatus({ ...base, job }).isExpected).toBe(true);
+    expect(pictureStatus({ ...base, job, resultProblem: gone })).toMatchObject({ isError: true, isExpected: false });
+    expect(pictureStatus({ ...base, id: "" }).isExpected).toBe(true);
   });
 });
 
 it("bars that are not equally wide are as tall as they are dense", () => {
   // Evenly distributed numbers across an octave boundary, at which the bin width and the counts double.
-  const bars = barsOf(
+  const bars = createBars(
     cellOf("fifo", {}, {
       histograms: { makespan_ns: { bins: Array.from({ length: 40 }, (_, at) => [172 + at, at < 20 ? 10 : 20]) } },
     } as Partial<Cell>),
@@ -187,7 +204,7 @@ describe.each([false, true])("depths in dark %s", (dark) => {
 describe("the form", () => {
   const schema = { properties: { quantum_us: {}, steal_cost_us: {}, join_cost_us: {}, cores: {}, trace: {} } };
   const shown = (parameters: Record<string, unknown>, given = {}) =>
-    Object.keys(applying(schema, parameters, given).properties);
+    Object.keys(applicableSchema(schema, parameters, given).properties);
   it("hides what does not apply, and keeps what was given", () => {
     expect(shown({ scheduler: "fifo", join: "none" })).toEqual(["cores"]);
     expect(shown({ scheduler: ["fifo", "round_robin"], join: "suspend" })).toEqual([

@@ -5,7 +5,14 @@ import { viewAround, clampView, panView, formatTick, viewTicks, fullView, zoomVi
 import { flattenParameters, nestParameters } from "../../src/lib/parameters";
 import { createPalette, rampColor, type Rgb } from "../../src/timeline/palette";
 import { MODES } from "../../src/timeline/sums";
-import { barsOf, binAt, expectedThreads, firstWithin, named, type Cell } from "../../src/pages/threads/model/result";
+import {
+  createBars,
+  quantileBin,
+  expectedThreads,
+  findFirstReplica,
+  listedReplica,
+  type Cell,
+} from "../../src/pages/threads/model/result";
 
 function cellOf(bins: [number, number][], more: Partial<Cell> = {}): Cell {
   return {
@@ -78,7 +85,7 @@ it.each(MODES.flatMap((mode) => [false, true].map((dark) => [mode, dark] as cons
 
 describe("distribution", () => {
   it("puts every replica into a bar, holes included", () => {
-    const bars = barsOf(
+    const bars = createBars(
       cellOf([
         [100, 3],
         [101, 4],
@@ -90,7 +97,7 @@ describe("distribution", () => {
     expect(bars.reduce((sum, bar) => sum + bar.count, 0)).toBe(10);
     expect(bars.some((bar) => bar.count === 0)).toBe(true);
     for (const [place, bar] of bars.entries()) if (place) expect(bar.from).toBe(bars[place - 1]?.to);
-    expect(barsOf(cellOf([]))).toEqual([]);
+    expect(createBars(cellOf([]))).toEqual([]);
   });
   it("finds the bin of a share", () => {
     const cell = cellOf([
@@ -98,12 +105,14 @@ describe("distribution", () => {
       [20, 8],
       [30, 1],
     ]);
-    expect([0, 0.05, 0.5, 0.95, 1].map((share) => binAt(cell, share))).toEqual([10, 10, 20, 30, 30]);
+    expect([0, 0.05, 0.5, 0.95, 1].map((share) => quantileBin(cell, share))).toEqual([10, 10, 20, 30, 30]);
   });
   it("takes what the result names before it looks", () => {
-    expect(named(cellOf([[40, 1]], { examples: { fastest: { replica: 7, makespan_us: 0.04 } } }), 40, 40)).toBe(7);
+    expect(listedReplica(cellOf([[40, 1]], { examples: { fastest: { replica: 7, makespan_us: 0.04 } } }), 40, 40)).toBe(
+      7,
+    );
     expect(
-      named(cellOf([[40, 1]], { examples: { deadlocked: { replica: 7, makespan_us: 0.04 } } }), 40, 40),
+      listedReplica(cellOf([[40, 1]], { examples: { deadlocked: { replica: 7, makespan_us: 0.04 } } }), 40, 40),
     ).toBeUndefined();
     const cell = cellOf([[40, 2]]);
     cell.histograms.makespan_ns = {
@@ -116,8 +125,8 @@ describe("distribution", () => {
         [41, 3],
       ],
     };
-    expect(named(cell, 40, 41)).toBe(3);
-    expect(named(cell, 40, 40)).toBe(9);
+    expect(listedReplica(cell, 40, 41)).toBe(3);
+    expect(listedReplica(cell, 40, 40)).toBe(9);
   });
   it("finds the first replica of a bin with few questions", async () => {
     const makespans = Array.from({ length: 1000 }, (_, replica) => (replica * 7919) % 97);
@@ -128,13 +137,13 @@ describe("distribution", () => {
     });
     for (const wanted of [0, 13, 96]) {
       bins.mockClear();
-      expect(await firstWithin(wanted, wanted, 1000, bins)).toBe(makespans.indexOf(wanted));
+      expect(await findFirstReplica(wanted, wanted, 1000, bins)).toBe(makespans.indexOf(wanted));
       expect(bins.mock.calls.length).toBeLessThan(14);
     }
     makespans[999] = 555;
-    expect(await firstWithin(555, 555, 1000, bins)).toBe(999);
-    expect(await firstWithin(600, 700, 1000, bins)).toBeUndefined();
-    expect(await firstWithin(makespans[0] as number, 100, 1, bins)).toBe(0);
+    expect(await findFirstReplica(555, 555, 1000, bins)).toBe(999);
+    expect(await findFirstReplica(600, 700, 1000, bins)).toBeUndefined();
+    expect(await findFirstReplica(makespans[0] as number, 100, 1, bins)).toBe(0);
   });
 });
 

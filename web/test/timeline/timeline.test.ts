@@ -11,7 +11,7 @@ import {
   type Clock,
 } from "../../src/timeline/clock";
 import { computeBounds, computeCriticalPath } from "../../src/timeline/critical";
-import { assembled, chromeTrace, csvPieces, CSV_HEAD } from "../../src/pages/threads/model/export";
+import { joinPieces, formatChromeTrace, formatCsv, CSV_HEAD } from "../../src/pages/threads/model/export";
 import replicas from "./fixtures/replicas.json";
 import { loadTrace, type LoadedTrace } from "../../src/timeline/load";
 import {
@@ -22,7 +22,7 @@ import {
   createPixelShares,
   sumBefore,
 } from "../../src/timeline/sums";
-import { lineOf, lines, tests, threadAt } from "../../src/pages/threads/model/log";
+import { createLine, findLines, parseFilter, threadAt } from "../../src/pages/threads/model/log";
 import {
   collectBuffers,
   coreOf,
@@ -38,7 +38,14 @@ import {
   type Trace,
 } from "../../src/timeline/model";
 import { TraceScanner, type TraceEvent } from "../../src/timeline/scan";
-import { binOf, edgesOf, glance, moment, statistics, Waits } from "../../src/pages/threads/model/statistics";
+import {
+  waitBin,
+  binEdges,
+  computeSummary,
+  countersAt,
+  computeStatistics,
+  WaitHistogram,
+} from "../../src/pages/threads/model/statistics";
 import { synthetic } from "./synthetic";
 import { childrenOf, heaviestPath, layOutIcicle, buildTree, sumSubtrees } from "../../src/timeline/tree";
 
@@ -132,14 +139,14 @@ describe.each(NAMES)("trace %s", (name) => {
       [0.5, 0.5004],
     ] as const) {
       const [t0, t1] = [from * trace.until, to * trace.until];
-      const found = statistics(trace, index, t0, t1);
+      const found = computeStatistics(trace, index, t0, t1);
       for (let core = 0; core < trace.cores; core += 1) {
         const part = (kinds: number[]) => overlap(trace, core, t0, t1, kinds);
         expect(found.cores[core]?.busy).toBeCloseTo(part([RUN, 2]), 6);
         expect(found.cores[core]?.steal).toBeCloseTo(part([STEAL]), 6);
         expect(found.cores[core]?.blocked).toBeCloseTo(part([1]), 6);
       }
-      const { busyCores: mean, slices } = glance(trace, index, t0, t1);
+      const { busyCores: mean, slices } = computeSummary(trace, index, t0, t1);
       expect([mean, slices]).toEqual([found.busyCores, found.slices]);
     }
   });
@@ -177,7 +184,7 @@ function overlap(trace: Trace, core: number, t0: number, t1: number, kinds: numb
 describe.each(WHOLE)("replica %s, against the reference", (name) => {
   it("has its makespan, busy time, steals, attempts and depths", async () => {
     const { trace, index } = await read(name);
-    const found = statistics(trace, index, 0, trace.until);
+    const found = computeStatistics(trace, index, 0, trace.until);
     expect(ns(trace.until)).toBe(row(name).makespan_ns);
     expect(ns(found.cores.reduce((sum, core) => sum + core.busy, 0))).toBe(row(name).busy_ns);
     expect(ns(found.cores.reduce((sum, core) => sum + core.steal, 0))).toBeGreaterThanOrEqual(
@@ -198,14 +205,14 @@ describe.each(WHOLE)("replica %s, against the reference", (name) => {
     const { minMakespan: least, greedyMakespan: greedy } = computeBounds(found, trace.cores);
     expect(trace.until).toBeGreaterThanOrEqual(least - 1e-6);
     if (name === "stealing") expect(greedy).toBeGreaterThan(least);
-    const end = moment(trace, index, trace.until);
+    const end = countersAt(trace, index, trace.until);
     expect(end).toMatchObject({
       active: 0,
       created: row(name).threads,
       depth: row(name).max_depth_reached,
       steals: row(name).steals,
     });
-    const most = [...index.births].map((at) => moment(trace, index, at).active);
+    const most = [...index.births].map((at) => countersAt(trace, index, at).active);
     expect(Math.max(...most)).toBeLessThanOrEqual(row(name).peak_live as number);
   });
 });
@@ -214,7 +221,7 @@ describe("lives", () => {
   it("a deadlock leaves threads that never end", async () => {
     const { trace, index } = await read("deadlock");
     expect(trace.deadlocked).toBe(true);
-    expect(moment(trace, index, trace.until).active).toBeGreaterThan(0);
+    expect(countersAt(trace, index, trace.until).active).toBeGreaterThan(0);
     expect([...trace.threads.endedAt].some((end) => end === Infinity)).toBe(true);
   });
   it("a thread in turns has all its slices, by time", async () => {
@@ -291,20 +298,20 @@ describe("a million slices", () => {
 describe("statistics", () => {
   it("bins as the kind does, without holes", () => {
     for (const value of [0, 1, 63, 64, 65, 127, 128, 130, 1000, 2 ** 30, 2 ** 45 + 12345]) {
-      const [low, high] = edgesOf(binOf(value));
+      const [low, high] = binEdges(waitBin(value));
       expect(low <= value && value < high).toBe(true);
     }
-    for (let bin = 0; bin < 3000; bin += 1) expect(edgesOf(bin)[1]).toBe(edgesOf(bin + 1)[0]);
+    for (let bin = 0; bin < 3000; bin += 1) expect(binEdges(bin)[1]).toBe(binEdges(bin + 1)[0]);
   });
   it("gives quantiles of waits within 1.6 %", () => {
-    const waits = new Waits();
+    const waits = new WaitHistogram();
     for (let each = 1; each <= 1000; each += 1) waits.add(each);
     const summary = waits.summary();
     expect(summary.mean).toBeCloseTo(500.5, 9);
     expect(Math.abs(summary.p50 / 500 - 1)).toBeLessThan(0.016);
     expect(Math.abs(summary.p95 / 950 - 1)).toBeLessThan(0.016);
     expect([summary.max, summary.waited]).toEqual([1000, 1000]);
-    expect(new Waits().summary()).toEqual({ mean: 0, p50: 0, p95: 0, max: 0, waited: 0 });
+    expect(new WaitHistogram().summary()).toEqual({ mean: 0, p50: 0, p95: 0, max: 0, waited: 0 });
   });
   it("of two halves add up to those of the whole", async () => {
     const { trace, index } = await read("stealing");
@@ -313,7 +320,7 @@ describe("statistics", () => {
       [0, cut],
       [cut, trace.until],
       [0, trace.until],
-    ].map(([from, to]) => statistics(trace, index, from as number, to as number));
+    ].map(([from, to]) => computeStatistics(trace, index, from as number, to as number));
     expect((left?.started ?? 0) + (right?.started ?? 0)).toBe(all?.started);
     expect((left?.cores[2]?.busy ?? 0) + (right?.cores[2]?.busy ?? 0)).toBeCloseTo(all?.cores[2]?.busy ?? -1, 6);
   });
@@ -365,12 +372,12 @@ describe("tree", () => {
 describe("log", () => {
   it("tells the lines of a window, the newest at the end", async () => {
     const { trace, index } = await read("stealing");
-    const all = lines(trace, index, 0, trace.until, []);
+    const all = findLines(trace, index, 0, trace.until, []);
     expect(all.slices).toHaveLength(trace.start.length);
-    const few = lines(trace, index, 0, trace.until, [], 5);
+    const few = findLines(trace, index, 0, trace.until, [], 5);
     expect(few.more).toBe(true);
     expect(few.slices).toEqual(all.slices.slice(-5));
-    const half = lines(trace, index, trace.until / 4, trace.until / 2, []);
+    const half = findLines(trace, index, trace.until / 4, trace.until / 2, []);
     expect(
       half.slices.every(
         (slice) =>
@@ -381,23 +388,25 @@ describe("log", () => {
   it("filters by core, depth, subtree and kind, and names what it does not know", async () => {
     const { trace, tree, index } = await read("stealing");
     const pick = (filter: string) => {
-      const wanted = tests(trace, tree, filter);
+      const wanted = parseFilter(trace, tree, filter);
       if (typeof wanted === "string") throw new Error(wanted);
-      return lines(trace, index, 0, trace.until, wanted).slices.map((slice) => lineOf(trace, slice));
+      return findLines(trace, index, 0, trace.until, wanted).slices.map((slice) => createLine(trace, slice));
     };
     expect(pick("stolen")).toHaveLength(row("stealing").steals as number);
     expect(pick("stolen").every((line) => line.text.includes("stolen"))).toBe(true);
     expect(pick("T0.2").every((line) => line.path.startsWith("T0.2"))).toBe(true);
     expect(pick("core:1 depth:2").every((line) => line.text.includes("core 1") && line.depth === 2)).toBe(true);
     expect(pick("T77")).toEqual([]);
-    expect(tests(trace, tree, "nosuch")).toContain('"nosuch" is not known');
+    expect(parseFilter(trace, tree, "nosuch")).toContain('"nosuch" is not known');
   });
 });
 
 describe("export", () => {
   it("writes a trace that reads back as the same", async () => {
     const { trace, index } = await read("stealing");
-    const text = await (await assembled(chromeTrace(trace, 0, trace.until, { note: "n" }), "application/json")).text();
+    const text = await (
+      await joinPieces(formatChromeTrace(trace, 0, trace.until, { note: "n" }), "application/json")
+    ).text();
     const file = JSON.parse(text);
     expect(file.otherData).toMatchObject({ note: "n", replica: 0, parameters: { seed: 1 } });
     expect(file.traceEvents.filter((each: TraceEvent) => each.ph === "s").length).toBe(
@@ -407,18 +416,18 @@ describe("export", () => {
     for (const part of ["start", "end", "kind", "flags", "wait", "attempts", "victim"] as const) {
       expect([...again.trace[part]].map((value) => ns(value))).toEqual([...trace[part]].map((value) => ns(value)));
     }
-    expect(statistics(again.trace, again.index, 0, trace.until).byDepth).toEqual(
-      statistics(trace, index, 0, trace.until).byDepth,
+    expect(computeStatistics(again.trace, again.index, 0, trace.until).byDepth).toEqual(
+      computeStatistics(trace, index, 0, trace.until).byDepth,
     );
     expect(again.critical.span).toBeCloseTo(computeCriticalPath(trace).span, 3);
   });
   it("writes CSV rows, of a window only those that touch it", async () => {
     const { trace } = await read("turns");
-    const rows = (await (await assembled(csvPieces(trace, 0, trace.until), "text/csv")).text()).trim().split("\r\n");
+    const rows = (await (await joinPieces(formatCsv(trace, 0, trace.until), "text/csv")).text()).trim().split("\r\n");
     expect(rows[0]).toBe(CSV_HEAD);
     expect(rows).toHaveLength(trace.start.length + 1);
     expect(rows.every((each) => each.split(",").length === CSV_HEAD.split(",").length)).toBe(true);
-    const few = (await (await assembled(csvPieces(trace, 0, 1), "text/csv")).text()).trim().split("\r\n");
+    const few = (await (await joinPieces(formatCsv(trace, 0, 1), "text/csv")).text()).trim().split("\r\n");
     expect(few.length).toBeLessThan(rows.length);
   });
 });

@@ -8,10 +8,10 @@ export const SHAPES = [
   <path d="M0 -6l6 6-6 6-6-6z" />,
 ];
 
-export function ClassMark({ place }: { place: number }) {
+export function ClassMark({ index }: { index: number }) {
   return (
-    <svg viewBox="-6 -6 12 12" class="class-mark" aria-hidden="true" fill={`var(--series-${place + 1})`}>
-      {SHAPES[place]}
+    <svg viewBox="-6 -6 12 12" class="class-mark" aria-hidden="true" fill={`var(--series-${index + 1})`}>
+      {SHAPES[index]}
     </svg>
   );
 }

@@ -2,70 +2,81 @@
 
 import { batch, computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { STRATEGIES, MEANING } from "./model/strategies";
+import { STRATEGIES, STRATEGY_TEXTS } from "./model/strategies";
 import { Button } from "../../ui/button";
 import { Progress } from "../../ui/progress";
 import { JobName } from "../../ui/job-name";
 import { StateLabel } from "../../ui/state";
-import { expectation, ground } from "./model/estimate";
-import { active, cancel, current, jobViews, lost, pause, phase, resume, runtimeText, start } from "./model/run";
-import { learnPace, situation } from "./model/situation";
-import { reset } from "./model/acts";
-import { Check, Numeral, Whole } from "./fields";
-import { asked, COLOR_MODES, fit, metric, size, state, strategy } from "./model/state";
+import { describeDuration, describeBasis } from "./model/estimate";
+import {
+  activeJobs,
+  cancelRun,
+  currentJob,
+  jobViews,
+  jobProblemText,
+  pauseRun,
+  runPhase,
+  resumeRun,
+  formatRuntime,
+  startRun,
+} from "./model/run";
+import { loadEarlierJobs, clusterState } from "./model/cluster-state";
+import { resetPage } from "./model/page-actions";
+import { CheckboxField, NumberField, IntegerField } from "./fields";
+import { requestedRange, COLOR_MODES, fitView, metric, rangeSize, state, strategy } from "./model/state";
 import { snapshot } from "../../lib/live";
 
-function set(name: "from" | "to", value: string): void {
+function setField(name: "from" | "to", value: string): void {
   batch(() => {
     state[name].value = value;
-    fit();
+    fitView();
   });
 }
 
 /** Return the width of a field in characters, limited to a maximum. */
-function wide(text: string, least: number): number {
+function fieldWidth(text: string, least: number): number {
   return Math.min(30, Math.max(least, text.length + 1));
 }
 
-function Range() {
-  const { why, unbounded } = asked.value;
+function RangeFields() {
+  const { errors: why, isUnbounded: unbounded } = requestedRange.value;
   return (
     <>
-      <Numeral
+      <NumberField
         text="n from"
         value={state.from.value}
-        why={why.from}
+        error={why.from}
         note="range-note"
-        size={wide(state.from.value, 10)}
-        set={(text) => set("from", text)}
+        size={fieldWidth(state.from.value, 10)}
+        onChange={(text) => setField("from", text)}
       />
-      <Numeral
+      <NumberField
         text="to"
         value={state.to.value}
-        why={why.to}
+        error={why.to}
         note="range-note"
-        size={wide(state.to.value, 12)}
-        set={(text) => set("to", text)}
+        size={fieldWidth(state.to.value, 12)}
+        onChange={(text) => setField("to", text)}
       />
       <span
         id="range-note"
         class={why.from || why.to ? "small bad" : "small soft"}
         role="status"
-        title={ground(situation.value)}
+        title={describeBasis(clusterState.value)}
       >
         {why.from
           ? `from ${why.from}`
           : why.to
             ? `to ${why.to}`
             : unbounded
-              ? `no end: ${expectation(size.value, situation.value)}, until cancelled`
-              : expectation(size.value, situation.value)}
+              ? `no end: ${describeDuration(rangeSize.value, clusterState.value)}, until cancelled`
+              : describeDuration(rangeSize.value, clusterState.value)}
       </span>
     </>
   );
 }
 
-function Strategy() {
+function StrategyFields() {
   return (
     <>
       <label class="inline">
@@ -73,7 +84,7 @@ function Strategy() {
         <select
           value={strategy.value}
           onChange={(event) => (state.strategy.value = event.currentTarget.value)}
-          title={MEANING[strategy.value]}
+          title={STRATEGY_TEXTS[strategy.value]}
         >
           {STRATEGIES.map((each) => (
             <option key={each} value={each}>
@@ -84,10 +95,10 @@ function Strategy() {
       </label>
       {strategy.value !== "sequential" && (
         <>
-          <Whole name="windows" text="windows" least={1} most={1000} />
-          <Whole name="size" text="of" least={1} most={2 ** 40} />
-          <Whole name="parallel" text="jobs at once" least={1} most={16} />
-          <Whole name="seed" text="seed" least={0} most={2 ** 31} />
+          <IntegerField name="windows" text="windows" min={1} max={1000} />
+          <IntegerField name="size" text="of" min={1} max={2 ** 40} />
+          <IntegerField name="parallel" text="jobs at once" min={1} max={16} />
+          <IntegerField name="seed" text="seed" min={0} max={2 ** 31} />
         </>
       )}
     </>
@@ -95,50 +106,50 @@ function Strategy() {
 }
 
 /** The devices that are computing, in words. */
-export const engine = computed(() => {
+export const engineText = computed(() => {
   const live = snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner");
   const gpus = snapshot.value.gpus.filter((gpu) => gpu.live).length;
   const workers = `${live.length} worker${live.length === 1 ? "" : "s"}`;
   return live.length === 0 ? "no worker" : gpus ? `${gpus} GPU${gpus > 1 ? "s" : ""}, ${workers}` : `CPU, ${workers}`;
 });
 
-const BASE = "Collatz - Threads Cluster";
+const BASE_TITLE = "Collatz - Threads Cluster";
 
 /** Show progress and device in the tab's title. */
 function useTitle(): void {
-  const job = current.value;
+  const job = currentJob.value;
   const share =
-    job && (phase.value === "running" || phase.value === "paused")
-      ? `${Math.floor(job.progress * 100)}\u202f% ${engine.value} - `
+    job && (runPhase.value === "running" || runPhase.value === "paused")
+      ? `${Math.floor(job.progress * 100)}\u202f% ${engineText.value} - `
       : "";
   useEffect(() => {
-    document.title = `${share}${BASE}`;
-    return () => (document.title = BASE);
+    document.title = `${share}${BASE_TITLE}`;
+    return () => (document.title = BASE_TITLE);
   }, [share]);
 }
 
 export function Controls() {
   useTitle();
-  useEffect(() => void learnPace(), []);
-  const running = phase.value === "running" || phase.value === "paused";
-  const wrong = Object.keys(asked.value.why).length > 0;
+  useEffect(() => void loadEarlierJobs(), []);
+  const running = runPhase.value === "running" || runPhase.value === "paused";
+  const wrong = Object.keys(requestedRange.value.errors).length > 0;
   return (
     <section class="controls" aria-label="Run">
-      <Range />
-      <Strategy />
+      <RangeFields />
+      <StrategyFields />
       {!running && (
-        <Button class="primary" disabled={wrong || phase.value === "opening"} onClick={() => void start()}>
+        <Button class="primary" disabled={wrong || runPhase.value === "opening"} onClick={() => void startRun()}>
           Start
         </Button>
       )}
-      {phase.value === "running" && <Button onClick={() => void pause()}>Pause</Button>}
-      {phase.value === "paused" && (
-        <Button class="primary" onClick={() => void resume()}>
+      {runPhase.value === "running" && <Button onClick={() => void pauseRun()}>Pause</Button>}
+      {runPhase.value === "paused" && (
+        <Button class="primary" onClick={() => void resumeRun()}>
           Resume
         </Button>
       )}
-      {running && <Button onClick={() => void cancel()}>Cancel</Button>}
-      <Button class="plain" onClick={() => void reset()}>
+      {running && <Button onClick={() => void cancelRun()}>Cancel</Button>}
+      <Button class="plain" onClick={() => void resetPage()}>
         Reset
       </Button>
       <span class="grow" />
@@ -152,14 +163,14 @@ export function Controls() {
           ))}
         </select>
       </label>
-      <Check name="log">log n</Check>
+      <CheckboxField name="log">log n</CheckboxField>
     </section>
   );
 }
 
 /** The jobs of the run. */
 export function JobLine() {
-  const job = current.value;
+  const job = currentJob.value;
   const all = jobViews.value;
   const done = all.filter((each) => each.state === "done").length;
   return (
@@ -173,32 +184,32 @@ export function JobLine() {
           <Progress job={job} />
           {all.length > 1 && (
             <span class="small num">
-              {done} of {all.length} windows done, {active.value.length} active
+              {done} of {all.length} windows done, {activeJobs.value.length} active
             </span>
           )}
           {job.waiting_because && <span class="small soft">{job.waiting_because}</span>}
           {job.error && <span class="small bad">{job.error}</span>}
-          <span class="small num soft">runtime {runtimeText()}</span>
+          <span class="small num soft">runtime {formatRuntime()}</span>
         </>
-      ) : lost.value ? (
+      ) : jobProblemText.value ? (
         <span class="small bad" role="status">
-          {lost.value} <a href="/cluster.html#tab=jobs">All jobs</a>
+          {jobProblemText.value} <a href="/cluster.html#tab=jobs">All jobs</a>
         </span>
       ) : (
         <span class="small soft">
-          {phase.value === "opening"
+          {runPhase.value === "opening"
             ? `Looking up job ${state.job.value}`
             : "No job yet. Start counts every number on the cluster; what you see before is computed in this page."}
         </span>
       )}
       <span class="grow" />
-      <span class="small soft engine">engine {engine.value}</span>
+      <span class="small soft engine">engine {engineText.value}</span>
     </section>
   );
 }
 
 /** Return the total numbers/s of the run's jobs; null if unknown. */
-export function speed(): number | null {
-  const known = active.value.flatMap((job) => job.rate ?? []);
+export function totalSpeed(): number | null {
+  const known = activeJobs.value.flatMap((job) => job.rate ?? []);
   return known.length ? known.reduce((sum, each) => sum + each, 0) : null;
 }

@@ -2,29 +2,29 @@
 
 import { computed, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { bounds, coral, svg, upright } from "./model/coral";
+import { boundingBox, createCoral, formatSvg, rotateUpright } from "./model/coral";
 import { paletteColors, PALETTES, type Palette } from "./model/palette";
 import { download } from "../../lib/export";
 import { formatInteger } from "../../lib/format";
 import { hasReducedMotion, isDark } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
-import { savePicture } from "./model/acts";
-import { useSaved } from "./model/save";
+import { savePicture } from "./model/page-actions";
+import { useSavable } from "./model/savable-pictures";
 import { useCanvas } from "../../ui/canvas";
 import type { Picture } from "../../ui/picture";
 import { state } from "./model/state";
 
-const MOST = 30_000;
+const MAX_NUMBERS = 30_000;
 /** Duration of the growth animation in milliseconds. */
 const GROWTH_MS = 2400;
 /** Size of the saved coral in page pixels. */
-const SAVED = { width: 1888, height: 999 };
+const SAVED_SIZE = { width: 1888, height: 999 };
 
 const segments = computed(() =>
-  upright(
-    coral({
-      numbers: Math.max(2, Math.min(MOST, Math.round(state.numbers.value))),
+  rotateUpright(
+    createCoral({
+      numbers: Math.max(2, Math.min(MAX_NUMBERS, Math.round(state.numbers.value))),
       even: state.even.value,
       odd: state.odd.value,
     }),
@@ -32,11 +32,11 @@ const segments = computed(() =>
 );
 const palette = computed<Palette>(() => PALETTES.find((each) => each === state.palette.value) ?? "viridis");
 /** Fraction of the depth that has grown, 0 to 1. */
-const grown = signal(1);
+const growth = signal(1);
 
 function draw(context: CanvasRenderingContext2D, width: number, height: number, share = 1): void {
   const all = segments.value;
-  const box = bounds(all);
+  const box = boundingBox(all);
   const scale = 0.96 * Math.min(width / box.width, height / box.height);
   const x = (value: number) => width / 2 + (value - box.left - box.width / 2) * scale;
   const y = (value: number) => height / 2 - (value - box.top + box.height / 2) * scale;
@@ -66,26 +66,26 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
 
 let frame = 0;
 
-function stop(): void {
+function stopGrowth(): void {
   cancelAnimationFrame(frame);
-  grown.value = 1;
+  growth.value = 1;
 }
 
 /** Animate the growth of the coral and return a function that stops it. */
-function grow(): () => void {
+function animateGrowth(): () => void {
   cancelAnimationFrame(frame);
-  if (hasReducedMotion) return stop;
+  if (hasReducedMotion) return stopGrowth;
   const began = performance.now();
   const step = (now: number) => {
-    grown.value = Math.min(1, Math.max(0, now - began) / GROWTH_MS);
-    if (grown.peek() < 1) frame = requestAnimationFrame(step);
+    growth.value = Math.min(1, Math.max(0, now - began) / GROWTH_MS);
+    if (growth.peek() < 1) frame = requestAnimationFrame(step);
   };
-  grown.value = 0;
+  growth.value = 0;
   frame = requestAnimationFrame(step);
-  return stop;
+  return stopGrowth;
 }
 
-function described(): string {
+function describeCoral(): string {
   return (
     `trajectories of 2 to ${formatInteger(state.numbers.value)} back from 1, even turns left by ` +
     `${state.even.value}°, odd right by ${state.odd.value}°`
@@ -93,8 +93,8 @@ function described(): string {
 }
 
 /** Return the whole coral with its parameters; the saved file has 3840 x 2160 pixels. */
-function sheet(): Picture {
-  return { title: "Collatz coral", lines: [described()], ...SAVED, draw };
+function createPicture(): Picture {
+  return { title: "Collatz coral", lines: [describeCoral()], ...SAVED_SIZE, draw };
 }
 
 function Slider({
@@ -133,7 +133,7 @@ function Slider({
   );
 }
 
-function Palettes() {
+function PaletteField() {
   return (
     <label class="inline">
       palette
@@ -149,19 +149,19 @@ function Palettes() {
 }
 
 export function CoralView() {
-  useSaved("coral", sheet);
-  useEffect(grow, []);
-  const canvas = useCanvas((context, width, height) => draw(context, width, height, grown.value));
-  const words = `Collatz coral: ${described()}; ${formatInteger(segments.value.length)} numbers`;
+  useSavable("coral", createPicture);
+  useEffect(animateGrowth, []);
+  const canvas = useCanvas((context, width, height) => draw(context, width, height, growth.value));
+  const words = `Collatz coral: ${describeCoral()}; ${formatInteger(segments.value.length)} numbers`;
   const save = () =>
     download(
       "collatz-coral.svg",
-      svg(segments.value, paletteColors(palette.value, isDark.value), words),
+      formatSvg(segments.value, paletteColors(palette.value, isDark.value), words),
       "image/svg+xml",
     );
   return (
     <div class="stack">
-      <Figure summary={`${words}.`} getTable={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>
+      <Figure summary={`${words}.`} getTable={() => ({ head: ["steps from 1", "numbers"], rows: countLevels() })}>
         <div class="plot-space coral-space">
           <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" />
         </div>
@@ -169,9 +169,9 @@ export function CoralView() {
       <div class="row">
         <Slider name="even" text="even turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="odd" text="odd turns" least={-45} most={45} step={0.05} unit="°" />
-        <Slider name="numbers" text="numbers to" least={10} most={MOST} step={10} unit="" />
-        <Palettes />
-        {!hasReducedMotion && <Button onClick={grow}>Grow</Button>}
+        <Slider name="numbers" text="numbers to" least={10} most={MAX_NUMBERS} step={10} unit="" />
+        <PaletteField />
+        {!hasReducedMotion && <Button onClick={animateGrowth}>Grow</Button>}
         <Button onClick={() => void savePicture("coral")}>PNG, 4K</Button>
         <Button onClick={save}>SVG</Button>
       </div>
@@ -179,7 +179,7 @@ export function CoralView() {
   );
 }
 
-function levels(): number[][] {
+function countLevels(): number[][] {
   const counts = new Map<number, number>();
   for (const { depth } of segments.value) counts.set(depth, (counts.get(depth) ?? 0) + 1);
   return [...counts];

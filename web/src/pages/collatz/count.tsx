@@ -5,30 +5,30 @@ import { cancelJob, watchJob } from "../../lib/jobs";
 import { Button, TextButton } from "../../ui/button";
 import { ProgressBar } from "../../ui/progress";
 import { showError } from "../../ui/toast";
-import { EXACT_MOST } from "./model/data";
-import { expectation } from "./model/estimate";
-import { count, counting, WINDOW_MOST } from "./model/run";
-import { situation } from "./model/situation";
+import { MAX_EXACT } from "./model/data";
+import { describeDuration } from "./model/estimate";
+import { countVisible, countingJob, MAX_WINDOW } from "./model/run";
+import { clusterState } from "./model/cluster-state";
 import type { Scene } from "./model/scene";
 import { limits, metric, view } from "./model/state";
-import { seen } from "./model/view";
+import { visibleRange } from "./model/view";
 
 /** Button that starts the job, shown while the picture shows only a sample. */
-export function CountThese({ picture }: { picture: Scene | undefined }) {
-  const now = seen(view.value, limits);
+export function CountButton({ picture }: { picture: Scene | undefined }) {
+  const now = visibleRange(view.value, limits);
   const many = now.end - now.first;
-  if (counting.value || picture?.source !== "sample" || metric.value !== "count") return null;
-  if (many <= BigInt(EXACT_MOST) || many > WINDOW_MOST) return null;
+  if (countingJob.value || picture?.source !== "sample" || metric.value !== "count") return null;
+  if (many <= BigInt(MAX_EXACT) || many > MAX_WINDOW) return null;
   return (
-    <Button title={`A job: ${expectation(many, situation.value)}`} onClick={() => void count(now)}>
+    <Button title={`A job: ${describeDuration(many, clusterState.value)}`} onClick={() => void countVisible(now)}>
       Count all {formatCompact(many)}
     </Button>
   );
 }
 
 /** Progress of the counting job. */
-export function Counting() {
-  const id = counting.value;
+export function CountProgress() {
+  const id = countingJob.value;
   const job = id ? watchJob(id).value : undefined;
   if (!job) return null;
   const stop = () => void cancelJob(id).catch((error: unknown) => showError(`Cancel ${id}`, error));

@@ -4,15 +4,17 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { state } from "./model/state";
 
-type Named<T> = { [K in keyof typeof state]: (typeof state)[K] extends { value: T } ? K : never }[keyof typeof state];
+type StateKey<T> = {
+  [K in keyof typeof state]: (typeof state)[K] extends { value: T } ? K : never;
+}[keyof typeof state];
 
 /** A checkbox. */
-export function Check({
+export function CheckboxField({
   name,
   title,
   children,
 }: {
-  name: Named<boolean>;
+  name: StateKey<boolean>;
   title?: string;
   children: ComponentChildren;
 }) {
@@ -25,15 +27,15 @@ export function Check({
   );
 }
 
-interface WholeProps {
-  name: Named<number>;
+interface IntegerFieldProps {
+  name: StateKey<number>;
   text: string;
-  least: number;
-  most: number;
+  min: number;
+  max: number;
 }
 
 /** A field for an integer within bounds. */
-export function Whole({ name, text, least, most }: WholeProps) {
+export function IntegerField({ name, text, min, max }: IntegerFieldProps) {
   const field = state[name];
   return (
     <label class="inline">
@@ -41,30 +43,30 @@ export function Whole({ name, text, least, most }: WholeProps) {
       <input
         class="num short"
         type="number"
-        min={least}
-        max={most}
+        min={min}
+        max={max}
         value={field.value}
         onChange={(event) =>
-          (field.value = Math.max(least, Math.min(most, Math.round(Number(event.currentTarget.value)) || least)))
+          (field.value = Math.max(min, Math.min(max, Math.round(Number(event.currentTarget.value)) || min)))
         }
       />
     </label>
   );
 }
 
-interface NumeralProps {
+interface NumberFieldProps {
   text: string;
   value: string;
-  why: string | undefined;
+  error: string | undefined;
   /** ID of the element with the error message. */
   note?: string;
   id?: string;
   size?: number;
-  set: (text: string) => void;
+  onChange: (text: string) => void;
 }
 
 /** A field for a number expression such as 2^89-1. */
-export function Numeral({ text, value, why, note, id, size, set }: NumeralProps) {
+export function NumberField({ text, value, error: why, note, id, size, onChange: set }: NumberFieldProps) {
   // the typed text survives a new rendering of the field
   const typed = useSignal<string | undefined>(undefined);
   return (

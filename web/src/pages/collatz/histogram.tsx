@@ -1,59 +1,68 @@
 /** Histogram of steps in the selection or the view. */
 
 import { useEffect } from "preact/hooks";
-import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
+import {
+  LENGTH_CLASSES,
+  countClasses,
+  expectedMean,
+  logNormalDensity,
+  summarize,
+  type HistogramSummary,
+} from "./model/fit";
 import { formatCompact, formatInteger, formatPercent } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
-import { saveHistogram, saveNumbers } from "./model/acts";
-import { histogramOf, learnt, need, type Counted } from "./model/data";
-import { letters, xTicks, yTicks, type Box } from "./model/plot";
+import { saveHistogram, saveNumbers } from "./model/page-actions";
+import { countHistogram, dataVersion, requestValues, type CountedHistogram } from "./model/data";
+import { setFont, drawXTicks, drawYTicks, type Box } from "./model/plot";
 import { results } from "./model/run";
-import { countedRange, select, selection, state } from "./model/state";
+import { countedRange, selectRange, selection, state } from "./model/state";
 import { ClassMark } from "./classes";
-import { Check } from "./fields";
-import { usePicture } from "./model/save";
+import { CheckboxField } from "./fields";
+import { usePicture } from "./model/savable-pictures";
 
-function counted(): Counted {
-  learnt.value;
+function countVisible(): CountedHistogram {
+  dataVersion.value;
   const wanted = countedRange();
   // a finished job over exactly this range counted every number
   for (const each of results.value.values()) {
     if (each.range.first === wanted.first && each.range.end === wanted.end && each.histogram.length) {
-      return { histogram: new Map(each.histogram), range: wanted, source: each.complete ? "exact" : "columns" };
+      return { histogram: new Map(each.histogram), range: wanted, source: each.isComplete ? "exact" : "columns" };
     }
   }
-  return histogramOf(wanted);
+  return countHistogram(wanted);
 }
 
 function draw(
   context: CanvasRenderingContext2D,
   width: number,
   height: number,
-  { histogram, range }: Counted,
-  figures: Summary,
+  { histogram, range }: CountedHistogram,
+  figures: HistogramSummary,
 ): void {
-  letters(context);
+  setFont(context);
   const box: Box = { left: 60, top: 10, width: width - 70, height: height - 40 };
-  const [low, high] = [Math.max(0, figures.least - 2), figures.most + 3];
-  const density = logNormal(figures);
+  const [low, high] = [Math.max(0, figures.min - 2), figures.max + 3];
+  const density = logNormalDensity(figures);
   const most = Math.max(1, ...histogram.values());
   const top = (state.logcounts.value ? Math.log1p(most) : most) * 1.05;
   const up = (count: number) => (state.logcounts.value ? Math.log1p(count) : count);
   const x = (steps: number) => box.left + (box.width * (steps - low)) / (high - low);
   const y = (count: number) => box.top + box.height * (1 - Math.min(top, up(count)) / top);
-  yTicks(context, box, 0, top, (value) => formatCompact(state.logcounts.value ? Math.round(Math.expm1(value)) : value));
-  xTicks(context, box, low, high, formatInteger, "steps to 1");
+  drawYTicks(context, box, 0, top, (value) =>
+    formatCompact(state.logcounts.value ? Math.round(Math.expm1(value)) : value),
+  );
+  drawXTicks(context, box, low, high, formatInteger, "steps to 1");
   context.fillStyle = token("series-1");
   const bar = Math.max(1, box.width / (high - low) - (box.width / (high - low) > 4 ? 1 : 0));
   for (const [steps, count] of histogram) context.fillRect(x(steps), y(count), bar, box.top + box.height - y(count));
-  if (figures.deviation > 0) fitted(context, (steps) => y(figures.count * density(steps)), low, high, x);
-  vertical(context, box, x(expectedMean(range.first, range.end)), "expected mean", true);
-  vertical(context, box, x(figures.mean), "mean", false);
+  if (figures.deviation > 0) drawLogNormal(context, (steps) => y(figures.count * density(steps)), low, high, x);
+  drawVertical(context, box, x(expectedMean(range.first, range.end)), "expected mean", true);
+  drawVertical(context, box, x(figures.mean), "mean", false);
 }
 
-function fitted(
+function drawLogNormal(
   context: CanvasRenderingContext2D,
   y: (steps: number) => number,
   low: number,
@@ -70,7 +79,7 @@ function fitted(
   context.stroke();
 }
 
-function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: string, dashed: boolean): void {
+function drawVertical(context: CanvasRenderingContext2D, box: Box, x: number, text: string, dashed: boolean): void {
   if (x < box.left || x > box.left + box.width) return;
   context.strokeStyle = context.fillStyle = token("ink");
   context.lineWidth = 1.5;
@@ -87,25 +96,25 @@ function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: 
 }
 
 /** Describe the source of the counts. */
-function basis({ source, looked }: Counted): string {
+function describeSource({ source, sampleSize: looked }: CountedHistogram): string {
   if (source === "sample") return `estimated from ${formatInteger(looked ?? 0)} numbers, spread evenly`;
   return { exact: "every number counted", columns: "whole columns of a job", none: "being computed" }[source];
 }
 
 export function HistogramView() {
   const wanted = countedRange();
-  useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
-  const data = counted();
-  const figures = summary(data.histogram);
+  useEffect(() => requestValues(wanted), [String(wanted.first), String(wanted.end)]);
+  const data = countVisible();
+  const figures = summarize(data.histogram);
   const words = figures
     ? `Steps of ${formatInteger(figures.count)} numbers from ${formatInteger(data.range.first)} to ` +
       `${formatInteger(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, ` +
-      `deviation ${figures.deviation.toFixed(2)}, median ${figures.median}, ${figures.least} to ${figures.most}`
+      `deviation ${figures.deviation.toFixed(2)}, median ${figures.median}, ${figures.min} to ${figures.max}`
     : "No number of this range is known yet";
   const canvas = usePicture(
     "histogram",
     "Collatz: how many numbers take how many steps",
-    `${words}; ${basis(data)}.`,
+    `${words}; ${describeSource(data)}.`,
     (context, width, height) => figures && draw(context, width, height, data, figures),
   );
   const twin = () => ({
@@ -118,11 +127,11 @@ export function HistogramView() {
     <div class="stack">
       <Figure summary={`${words}.`} getTable={twin}>
         <div class="plot-space">
-          {figures ? <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}
+          {figures ? <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" /> : <NoHistogram />}
         </div>
       </Figure>
       <p class="small">
-        {words}; {basis(data)}.{" "}
+        {words}; {describeSource(data)}.{" "}
         <span class="soft">
           The line is the log-normal with this mean and deviation; the random model expects a mean of{" "}
           {expectedMean(data.range.first, data.range.end).toFixed(1)}.
@@ -130,18 +139,18 @@ export function HistogramView() {
       </p>
       {figures && <Classes histogram={data.histogram} total={figures.count} />}
       <div class="row">
-        <Check name="logcounts">log counts</Check>
+        <CheckboxField name="logcounts">log counts</CheckboxField>
         <Button disabled={!figures} onClick={() => saveHistogram(data)}>
           CSV of the histogram
         </Button>
         <Button onClick={() => void saveNumbers()}>CSV of the numbers</Button>
-        {selection.value && <Button onClick={() => select(undefined)}>Clear the selection</Button>}
+        {selection.value && <Button onClick={() => selectRange(undefined)}>Clear the selection</Button>}
       </div>
     </div>
   );
 }
 
-function Nothing() {
+function NoHistogram() {
   return (
     <div class="empty" aria-busy="true">
       <h3>Being computed in this page</h3>
@@ -151,12 +160,12 @@ function Nothing() {
 
 /** Numbers of short, medium and long trajectories. */
 function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>; total: number }) {
-  const counts = classCounts(histogram);
+  const counts = countClasses(histogram);
   return (
     <ul class="classes">
-      {CLASSES.map(({ name }, place) => (
+      {LENGTH_CLASSES.map(({ name }, place) => (
         <li key={name}>
-          <ClassMark place={place} /> {name} steps <span class="num">{formatInteger(counts[place] ?? 0)}</span>{" "}
+          <ClassMark index={place} /> {name} steps <span class="num">{formatInteger(counts[place] ?? 0)}</span>{" "}
           <span class="soft num">{formatPercent((counts[place] ?? 0) / total)}</span>
         </li>
       ))}

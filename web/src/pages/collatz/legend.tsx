@@ -7,7 +7,7 @@ import { state } from "./model/state";
 import type { Scene } from "./model/scene";
 
 /** The color scale with its limits. */
-function Scale({ low, high, text }: { low: string; high: string; text: string }) {
+function ScaleBar({ low, high, text }: { low: string; high: string; text: string }) {
   const stops = Array.from({ length: 13 }, (_, place) => cssColor(viridisColor(place / 12, isDark.value)));
   return (
     <li>
@@ -19,18 +19,18 @@ function Scale({ low, high, text }: { low: string; high: string; text: string })
 }
 
 export function Legend({ scene }: { scene: Scene | undefined }) {
-  const look = scene?.look;
+  const look = scene?.colorScale;
   const modulus = Math.max(2, Math.min(8, state.mod.value));
   return (
     <ul class="legend">
       {look?.mode === "count" && scene?.source !== "points" && scene?.source !== "none" && (
-        <Scale
+        <ScaleBar
           text="numbers a pixel, log"
           low={look.max < 1 ? "0" : formatInteger(Math.max(1, look.min))}
           high={formatCompact(Math.max(1, Math.round(look.max)))}
         />
       )}
-      {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.min)} high={String(look.max)} />}
+      {look?.mode === "value" && <ScaleBar text="bits of the peak" low={String(look.min)} high={String(look.max)} />}
       {look?.mode === "class" &&
         CLASS_COLORS.slice(0, modulus).map((each, residue) => (
           <li key={residue}>

@@ -1,27 +1,27 @@
 /** The event log. */
 
 import { useEffect, useRef } from "preact/hooks";
-import { CLASSES } from "./model/fit";
+import { LENGTH_CLASSES } from "./model/fit";
 import { formatClock, formatInteger } from "../../lib/format";
-import { clearLog, saveLog } from "./model/acts";
-import { CAPACITY, dropped, finding, lines, shown } from "./model/events";
-import { Check } from "./fields";
+import { clearLog, saveLog } from "./model/page-actions";
+import { CAPACITY, droppedCount, isSearching, lines, matchingLines } from "./model/events";
+import { CheckboxField } from "./fields";
 import { state } from "./model/state";
 import { Button } from "../../ui/button";
 
 /** Maximum number of displayed lines; the file contains all lines. */
-const DRAWN = 500;
+const MAX_LINES = 500;
 
 export function LogView() {
   const box = useRef<HTMLDivElement>(null);
-  const some = shown.value;
+  const some = matchingLines.value;
   useEffect(() => {
     if (state.follow.value && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [some, state.follow.value]);
   useEffect(() => {
-    if (finding.value) document.getElementById("find")?.focus();
-    finding.value = false;
-  }, [finding.value]);
+    if (isSearching.value) document.getElementById("find")?.focus();
+    isSearching.value = false;
+  }, [isSearching.value]);
   const rolled = () => {
     const element = box.current;
     // scrolling up stops following the end
@@ -44,35 +44,35 @@ export function LogView() {
           steps
           <select value={state.length.value} onChange={(event) => (state.length.value = event.currentTarget.value)}>
             <option value="">all</option>
-            {CLASSES.map(({ name }) => (
+            {LENGTH_CLASSES.map(({ name }) => (
               <option key={name} value={name}>
                 {name}
               </option>
             ))}
           </select>
         </label>
-        <Check name="stars" title="More than 100 steps, or a peak above 100 n">
+        <CheckboxField name="stars" title="More than 100 steps, or a peak above 100 n">
           starred
-        </Check>
-        <Check name="follow">follow the end</Check>
+        </CheckboxField>
+        <CheckboxField name="follow">follow the end</CheckboxField>
         <Button onClick={clearLog}>Clear</Button>
         <Button onClick={saveLog}>Save as text</Button>
         <span class="small soft num">
           {formatInteger(some.length)} of {formatInteger(lines.value.length)} lines
-          {dropped.value
-            ? `, ${formatInteger(dropped.value)} older than ${formatInteger(CAPACITY)} lines are gone`
+          {droppedCount.value
+            ? `, ${formatInteger(droppedCount.value)} older than ${formatInteger(CAPACITY)} lines are gone`
             : ""}
         </span>
       </div>
       <div class="log-lines" ref={box} onScroll={rolled} tabIndex={0} role="log" aria-label="Log" aria-live="off">
-        {some.length > DRAWN && (
-          <p class="soft small">{formatInteger(some.length - DRAWN)} older lines are in the file only.</p>
+        {some.length > MAX_LINES && (
+          <p class="soft small">{formatInteger(some.length - MAX_LINES)} older lines are in the file only.</p>
         )}
-        {some.slice(-DRAWN).map((line) => (
-          <p key={line.id} class={line.star ? "star" : ""}>
+        {some.slice(-MAX_LINES).map((line) => (
+          <p key={line.id} class={line.isStarred ? "star" : ""}>
             <time class="soft">{formatClock(line.time)}</time>{" "}
-            <span class="star-mark">{line.star ? "\u2605" : " "}</span>
-            {line.star && <span class="visually-hidden">starred </span>}
+            <span class="star-mark">{line.isStarred ? "\u2605" : " "}</span>
+            {line.isStarred && <span class="visually-hidden">starred </span>}
             <span class="soft kind">{line.kind}</span> {line.text}
           </p>
         ))}

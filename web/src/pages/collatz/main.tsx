@@ -6,15 +6,15 @@ import { bindShortcuts } from "../../lib/keys";
 import { Panel, Tabs } from "../../ui/tabs";
 import { lazy } from "../../ui/lazy";
 import { mount, Page } from "../../ui/page";
-import { clearLog, cycle, reset, saveNumbers, savePicture } from "./model/acts";
+import { clearLog, cycleView, resetPage, saveNumbers, savePicture } from "./model/page-actions";
 import { Controls, JobLine } from "./controls";
-import { finding, log } from "./model/events";
-import { Graph, markSeen, pan, step, zoom } from "./graph";
-import { open, toggle } from "./model/run";
+import { isSearching, addLine } from "./model/events";
+import { Graph, toggleSelection, panBy, movePointed, zoomBy } from "./graph";
+import { openJob, toggleRun } from "./model/run";
 import { Figures, Records, Rules, Stats } from "./side";
-import { need } from "./model/data";
-import { choose, fit, limits, show, startNumber, state, tab, TABS, view } from "./model/state";
-import { seen } from "./model/view";
+import { requestValues } from "./model/data";
+import { showTrajectory, fitView, limits, showView, startNumber, state, tab, TABS, view } from "./model/state";
+import { visibleRange } from "./model/view";
 
 const CoralView = lazy(() => import("./coral").then((part) => part.CoralView));
 const HistogramView = lazy(() => import("./histogram").then((part) => part.HistogramView));
@@ -42,13 +42,13 @@ const VIEWS = {
   log: LogView,
 };
 
-function neighbour(by: bigint): void {
+function goToNeighbor(by: bigint): void {
   const n = startNumber.peek().value;
-  if (n !== undefined && n + by >= 1n) choose(n + by);
+  if (n !== undefined && n + by >= 1n) showTrajectory(n + by);
 }
 
 async function stepBy(by: number): Promise<void> {
-  const { stepTo } = await trajectory();
+  const { goToStep: stepTo } = await trajectory();
   stepTo(state.step.peek() + by);
 }
 
@@ -60,47 +60,47 @@ function focusNumber(): void {
   }
 }
 
-function find(): void {
-  finding.value = true;
-  show("log");
+function openSearch(): void {
+  isSearching.value = true;
+  showView("log");
 }
 
-const BOUND = {
-  Space: { text: "start, pause or resume", run: toggle },
-  R: { text: "reset; asks first while jobs run", run: () => void reset() },
+const SHORTCUTS = {
+  Space: { text: "start, pause or resume", run: toggleRun },
+  R: { text: "reset; asks first while jobs run", run: () => void resetPage() },
   ...Object.fromEntries(
-    TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => show(name) }]),
+    TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => showView(name) }]),
   ),
-  V: { text: "next view", run: cycle },
-  H: { text: "histogram", run: () => show("histogram") },
-  Left: { text: "pan left", run: () => pan(-0.2) },
-  Right: { text: "pan right", run: () => pan(0.2) },
-  "+": { text: "zoom in", run: () => zoom(0.5) },
-  "=": { text: "zoom in", run: () => zoom(0.5) },
-  "-": { text: "zoom out", run: () => zoom(2) },
-  F: { text: "show the whole range", run: fit },
-  "Shift+Left": { text: "point at the previous number", run: () => step(-1n) },
-  "Shift+Right": { text: "point at the next number", run: () => step(1n) },
-  M: { text: "select what is in view, or clear the selection", run: markSeen },
+  V: { text: "next view", run: cycleView },
+  H: { text: "histogram", run: () => showView("histogram") },
+  Left: { text: "pan left", run: () => panBy(-0.2) },
+  Right: { text: "pan right", run: () => panBy(0.2) },
+  "+": { text: "zoom in", run: () => zoomBy(0.5) },
+  "=": { text: "zoom in", run: () => zoomBy(0.5) },
+  "-": { text: "zoom out", run: () => zoomBy(2) },
+  F: { text: "show the whole range", run: fitView },
+  "Shift+Left": { text: "point at the previous number", run: () => movePointed(-1n) },
+  "Shift+Right": { text: "point at the next number", run: () => movePointed(1n) },
+  M: { text: "select what is in view, or clear the selection", run: toggleSelection },
   N: { text: "go to the number of the trajectory", run: focusNumber },
-  PageUp: { text: "trajectory of n + 1", run: () => neighbour(1n) },
-  PageDown: { text: "trajectory of n \u2212 1", run: () => neighbour(-1n) },
+  PageUp: { text: "trajectory of n + 1", run: () => goToNeighbor(1n) },
+  PageDown: { text: "trajectory of n \u2212 1", run: () => goToNeighbor(-1n) },
   ".": { text: "one step forward in the trajectory", run: () => void stepBy(1) },
   ",": { text: "one step back", run: () => void stepBy(-1) },
-  P: { text: "play the trajectory, or stop", run: () => void trajectory().then((part) => part.play()) },
+  P: { text: "play the trajectory, or stop", run: () => void trajectory().then((part) => part.togglePlay()) },
   L: { text: "log axis of the graph", run: () => (state.log.value = !state.log.peek()) },
   S: { text: "save the picture as PNG", run: () => void savePicture() },
   E: { text: "save the numbers as CSV", run: () => void saveNumbers() },
   X: { text: "empty the log", run: clearLog },
-  "/": { text: "search the log", run: find },
+  "/": { text: "search the log", run: openSearch },
 };
 
 function Welcome() {
   useEffect(() => {
-    log("system", "Collatz: n goes to n / 2 when it is even, to 3n + 1 when it is odd. Press ? for the keys.");
+    addLine("system", "Collatz: n goes to n / 2 when it is even, to 3n + 1 when it is odd. Press ? for the keys.");
     const job = state.job.peek();
-    if (job) void open(job);
-    return bindShortcuts(BOUND);
+    if (job) void openJob(job);
+    return bindShortcuts(SHORTCUTS);
   }, []);
   return null;
 }
@@ -119,7 +119,7 @@ function App() {
             label="Views"
             tabs={TABS.map((id) => ({ id, title: TITLES[id] }))}
             current={tab.value}
-            onChange={(id) => show(id as (typeof TABS)[number])}
+            onChange={(id) => showView(id as (typeof TABS)[number])}
           />
           <Panel id={tab.value} class="view-panel">
             <View />
@@ -138,5 +138,5 @@ function App() {
 }
 
 // Compute the first sample in parallel with the page's first frame.
-if (tab.peek() === "graph") need(seen(view.peek(), limits), state.log.peek());
+if (tab.peek() === "graph") requestValues(visibleRange(view.peek(), limits), state.log.peek());
 mount(<App />);

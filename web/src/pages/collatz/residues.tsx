@@ -5,42 +5,42 @@ import { formatInteger } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
-import { EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
-import { letters, xTicks, yTicks, type Box } from "./model/plot";
-import { Whole } from "./fields";
-import { usePicture } from "./model/save";
-import { choose, countedRange, state } from "./model/state";
+import { MAX_EXACT, getExact, isExact, dataVersion, requestValues } from "./model/data";
+import { setFont, drawXTicks, drawYTicks, type Box } from "./model/plot";
+import { IntegerField } from "./fields";
+import { usePicture } from "./model/savable-pictures";
+import { showTrajectory, countedRange, state } from "./model/state";
 
-interface Residue {
+interface ResidueStatistics {
   residue: number;
   count: number;
   sum: number;
-  least: number;
-  most: number;
-  where: bigint;
+  min: number;
+  max: number;
+  maxAt: bigint;
 }
 
-const MOST_MODULUS = 64;
+const MAX_MODULUS = 64;
 
-function byResidue(modulus: number): Residue[] {
+function groupByResidue(modulus: number): ResidueStatistics[] {
   const { first, end } = countedRange();
   const rows = Array.from(
     { length: modulus },
-    (_, residue): Residue => ({ residue, count: 0, sum: 0, least: Infinity, most: -1, where: 0n }),
+    (_, residue): ResidueStatistics => ({ residue, count: 0, sum: 0, min: Infinity, max: -1, maxAt: 0n }),
   );
-  for (const exact of exactOf({ first, end })) {
+  for (const exact of getExact({ first, end })) {
     const shift = Number(exact.start % BigInt(modulus));
     const from = Math.max(0, Number(first - exact.start));
     const to = Math.min(exact.delays.length, Number(end - exact.start));
     for (let place = from; place < to; place += 1) {
-      const row = rows[(shift + place) % modulus] as Residue;
+      const row = rows[(shift + place) % modulus] as ResidueStatistics;
       const delay = exact.delays[place] as number;
       row.count += 1;
       row.sum += delay;
-      if (delay < row.least) row.least = delay;
-      if (delay > row.most) {
-        row.most = delay;
-        row.where = exact.start + BigInt(place);
+      if (delay < row.min) row.min = delay;
+      if (delay > row.max) {
+        row.max = delay;
+        row.maxAt = exact.start + BigInt(place);
       }
     }
   }
@@ -51,16 +51,16 @@ function draw(
   context: CanvasRenderingContext2D,
   width: number,
   height: number,
-  rows: readonly Residue[],
+  rows: readonly ResidueStatistics[],
   modulus: number,
 ): void {
-  letters(context);
+  setFont(context);
   const box: Box = { left: 48, top: 10, width: width - 58, height: height - 40 };
   const means = rows.map((row) => row.sum / row.count);
   const high = Math.max(...means) * 1.04;
   const y = (value: number) => box.top + box.height * (1 - value / high);
-  yTicks(context, box, 0, high, (value) => String(Math.round(value)));
-  xTicks(context, box, 0, modulus, formatInteger, `n mod ${modulus}`);
+  drawYTicks(context, box, 0, high, (value) => String(Math.round(value)));
+  drawXTicks(context, box, 0, modulus, formatInteger, `n mod ${modulus}`);
   const wide = box.width / modulus;
   for (const [place, { residue }] of rows.entries()) {
     context.fillStyle = token("series-1");
@@ -84,12 +84,12 @@ function draw(
 
 export function ResiduesView() {
   const wanted = countedRange();
-  const modulus = Math.max(2, Math.min(MOST_MODULUS, Math.round(state.mod.value)));
-  useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
-  learnt.value;
-  const small = Number(wanted.end - wanted.first) <= EXACT_MOST;
-  const rows = small && isExact(wanted) ? byResidue(modulus) : [];
-  const best = rows.reduce<Residue | undefined>(
+  const modulus = Math.max(2, Math.min(MAX_MODULUS, Math.round(state.mod.value)));
+  useEffect(() => requestValues(wanted), [String(wanted.first), String(wanted.end)]);
+  dataVersion.value;
+  const small = Number(wanted.end - wanted.first) <= MAX_EXACT;
+  const rows = small && isExact(wanted) ? groupByResidue(modulus) : [];
+  const best = rows.reduce<ResidueStatistics | undefined>(
     (top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top),
     undefined,
   );
@@ -100,7 +100,7 @@ export function ResiduesView() {
       `dashed`
     : small
       ? "Being computed in this page"
-      : `Residues need every number: select at most ${formatInteger(EXACT_MOST)} in the graph`;
+      : `Residues need every number: select at most ${formatInteger(MAX_EXACT)} in the graph`;
   const canvas = usePicture(
     "residues",
     `Collatz: mean steps by n mod ${modulus}`,
@@ -110,7 +110,7 @@ export function ResiduesView() {
   return (
     <div class="stack">
       <div class="row">
-        <Whole name="mod" text="m" least={2} most={MOST_MODULUS} />
+        <IntegerField name="mod" text="m" min={2} max={MAX_MODULUS} />
         <span class="small soft">{words}.</span>
       </div>
       <Figure
@@ -121,9 +121,9 @@ export function ResiduesView() {
             row.residue,
             formatInteger(row.count),
             (row.sum / row.count).toFixed(3),
-            row.least,
-            row.most,
-            formatInteger(row.where),
+            row.min,
+            row.max,
+            formatInteger(row.maxAt),
           ]),
         })}
       >
@@ -140,10 +140,10 @@ export function ResiduesView() {
       {best && (
         <p class="small">
           Longest of all:{" "}
-          <Button class="link num" onClick={() => choose(best.where)}>
-            {formatInteger(best.where)}
+          <Button class="link num" onClick={() => showTrajectory(best.maxAt)}>
+            {formatInteger(best.maxAt)}
           </Button>{" "}
-          in the class with the greatest mean, {best.most} steps.
+          in the class with the greatest mean, {best.max} steps.
         </p>
       )}
     </div>

@@ -2,37 +2,47 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { fastest } from "./model/inverse";
-import { power } from "./model/number";
-import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
-import { computing } from "./model/client";
+import { findFastest } from "./model/inverse";
+import { formatPower } from "./model/number";
+import { compareRecords, completeLimit, missingRecords, type ComparedRecord, type RecordKind } from "./model/records";
+import { activeRequests } from "./model/client";
 import { formatCompact, formatCount, formatInteger, formatRate } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { now } from "../../ui/page";
 import { Headlines, type Headline } from "../../ui/headline";
-import { speed } from "./controls";
-import { computedHere, exactOf, isExact, learnt, need, sampleOf } from "./model/data";
-import { active, contiguous, jobViews, phase, records, results, runtimeText, about, current } from "./model/run";
-import { choose, range, tab } from "./model/state";
+import { totalSpeed } from "./controls";
+import { computedCount, getExact, isExact, dataVersion, requestValues, findSample } from "./model/data";
+import {
+  activeJobs,
+  isContiguous,
+  jobViews,
+  runPhase,
+  records,
+  results,
+  formatRuntime,
+  jobParameters,
+  currentJob,
+} from "./model/run";
+import { showTrajectory, range, tab } from "./model/state";
 
-const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
+const STATUS_TEXTS: Record<ComparedRecord["status"], { mark: string; text: string }> = {
   published: { mark: "\u2713", text: "in the published list" },
   range: { mark: "", text: "a record of this range only: a smaller number has a higher value" },
   beyond: { mark: "?", text: "beyond the end of the published list" },
   wrong: { mark: "\u2717", text: "contradicts the published list" },
 };
 
-function Row({ record }: { record: Compared }) {
-  const { mark, text } = STANDINGS[record.standing];
+function RecordRow({ record }: { record: ComparedRecord }) {
+  const { mark, text } = STATUS_TEXTS[record.status];
   return (
     <tr>
       <td class="num">
-        <Button class="link num" onClick={() => choose(record.n)}>
+        <Button class="link num" onClick={() => showTrajectory(record.n)}>
           {formatInteger(record.n)}
         </Button>
       </td>
       <td class="num end">{formatInteger(record.value)}</td>
-      <td class={record.standing === "wrong" ? "bad" : record.standing === "published" ? "good" : ""} title={text}>
+      <td class={record.status === "wrong" ? "bad" : record.status === "published" ? "good" : ""} title={text}>
         {mark}
         <span class="visually-hidden">{text}</span>
       </td>
@@ -41,13 +51,13 @@ function Row({ record }: { record: Compared }) {
 }
 
 /** Number of records displayed first, greatest ones first. */
-const FEW = 8;
+const INITIAL_RECORDS = 8;
 
 function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; unit: string }) {
   const all = useSignal(false);
-  const compared = compare(kind, records.value[kind]).toReversed();
-  const known = compared.filter((each) => each.standing === "published").length;
-  const shown = all.value ? compared : compared.slice(0, FEW);
+  const compared = compareRecords(kind, records.value[kind]).toReversed();
+  const known = compared.filter((each) => each.status === "published").length;
+  const shown = all.value ? compared : compared.slice(0, INITIAL_RECORDS);
   return (
     <section>
       <h3>
@@ -65,27 +75,27 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
             </thead>
             <tbody>
               {shown.map((record) => (
-                <Row key={String(record.n)} record={record} />
+                <RecordRow key={String(record.n)} record={record} />
               ))}
             </tbody>
           </table>
-          {compared.length > FEW && (
+          {compared.length > INITIAL_RECORDS && (
             <Button class="link small" onClick={() => (all.value = !all.value)}>
-              {all.value ? `The last ${FEW}` : `All ${compared.length}`}
+              {all.value ? `The last ${INITIAL_RECORDS}` : `All ${compared.length}`}
             </Button>
           )}
         </div>
       )}
-      <Missing kind={kind} />
+      <MissingRecords kind={kind} />
     </section>
   );
 }
 
 /** Published records that finished jobs should have found. */
-function Missing({ kind }: { kind: RecordKind }) {
+function MissingRecords({ kind }: { kind: RecordKind }) {
   const lacking = [...results.value.values()]
-    .filter((each) => each.complete && each.mode === "statistics")
-    .flatMap((each) => missing(kind, each[kind], each.range.first, each.range.end));
+    .filter((each) => each.isComplete && each.mode === "statistics")
+    .flatMap((each) => missingRecords(kind, each[kind], each.range.first, each.range.end));
   if (!lacking.length) return null;
   return (
     <p class="small bad">
@@ -98,12 +108,12 @@ function Missing({ kind }: { kind: RecordKind }) {
   );
 }
 
-function fastestOf(): { n: bigint; steps: number } | undefined {
+function findFastestInRange(): { n: bigint; steps: number } | undefined {
   const asked = range.value;
-  learnt.value;
-  if (!isExact(asked) || asked.end - asked.first > 2n ** 16n) return fastest(asked.first, asked.end);
+  dataVersion.value;
+  if (!isExact(asked) || asked.end - asked.first > 2n ** 16n) return findFastest(asked.first, asked.end);
   let best: { n: bigint; steps: number } | undefined;
-  for (const exact of exactOf(asked)) {
+  for (const exact of getExact(asked)) {
     for (const [place, steps] of exact.delays.entries()) {
       const n = exact.start + BigInt(place);
       if (n < asked.first || n >= asked.end || (n & (n - 1n)) === 0n) continue;
@@ -114,13 +124,13 @@ function fastestOf(): { n: bigint; steps: number } | undefined {
 }
 
 function Fastest() {
-  const quickest = fastestOf();
+  const quickest = findFastestInRange();
   return (
     <p class="small">
       Fewest steps, powers of two excluded:{" "}
       {quickest ? (
         <>
-          <Button class="link num" onClick={() => choose(quickest.n)}>
+          <Button class="link num" onClick={() => showTrajectory(quickest.n)}>
             {formatInteger(quickest.n)}
           </Button>
           , {quickest.steps} steps
@@ -133,13 +143,13 @@ function Fastest() {
 }
 
 /** Views whose numbers the page computes itself. */
-const COMPUTING: readonly string[] = ["graph", "histogram", "residues"];
+const COMPUTING_VIEWS: readonly string[] = ["graph", "histogram", "residues"];
 
 export function Records() {
   const { delay, path } = records.value;
   const any = delay.length + path.length > 0;
   useEffect(() => {
-    if (!COMPUTING.includes(tab.value)) need(range.value);
+    if (!COMPUTING_VIEWS.includes(tab.value)) requestValues(range.value);
   }, [tab.value, String(range.value.first), String(range.value.end)]);
   return (
     <section class="records" aria-label="Records">
@@ -147,14 +157,14 @@ export function Records() {
         Records{" "}
         {any && (
           <span class="soft small">
-            {!results.value.size ? "computed in this page" : contiguous.value ? "" : "of the searched windows"}
+            {!results.value.size ? "computed in this page" : isContiguous.value ? "" : "of the searched windows"}
           </span>
         )}
       </h2>
       {!any && (
         <p class="small soft">
           Start finds the numbers with more steps, or a greater value, than all smaller ones of the range, and compares
-          them with the published lists (complete to {formatCompact(complete("delay"))}).
+          them with the published lists (complete to {formatCompact(completeLimit("delay"))}).
         </p>
       )}
       {any && (
@@ -183,41 +193,41 @@ export function Records() {
 
 /** Return the last number of the contiguously finished part of the run, if known. */
 function currentNumber(): string {
-  const job = current.value;
+  const job = currentJob.value;
   if (!job) return "";
-  const { range: own, mode } = about(job);
+  const { range: own, mode } = jobParameters(job);
   if (mode === "trajectory") return formatInteger(own.first);
   const at = own.first + BigInt(job.done);
   return formatInteger(at < own.end ? at : own.end - 1n);
 }
 
 /** Number of speed measurements in a sparkline, one per second. */
-const LATELY = 60;
+const HISTORY_LENGTH = 60;
 
 function useSpeeds(): readonly (number | null)[] {
   const kept = useRef<(number | null)[]>([]);
-  const running = phase.value === "running";
+  const running = runPhase.value === "running";
   useEffect(() => {
-    kept.current = running ? [...kept.current, speed()].slice(-LATELY) : [];
+    kept.current = running ? [...kept.current, totalSpeed()].slice(-HISTORY_LENGTH) : [];
   }, [now.value, running]);
   return kept.current;
 }
 
 /** Format all digits if they fit next to a picture. */
-function large(value: bigint): string {
+function formatLarge(value: bigint): string {
   const digits = String(value);
   if (digits.length <= 15) return formatInteger(value);
-  return `${digits[0]}.${digits.slice(1, 3)}·${power(10, digits.length - 1)}`;
+  return `${digits[0]}.${digits.slice(1, 3)}·${formatPower(10, digits.length - 1)}`;
 }
 
-function numbers(): Headline {
+function numbersHeadline(): Headline {
   const tested = jobViews.value.reduce((sum, job) => sum + BigInt(job.done), 0n);
   const all = range.value.end - range.value.first;
   if (jobViews.value.length)
     return { label: "Numbers counted", value: formatCompact(tested), hint: `${formatInteger(tested)}, by the cluster` };
-  learnt.value;
+  dataVersion.value;
   if (isExact(range.value)) return { label: "Numbers counted", value: formatCompact(all), suffix: "in this page" };
-  const few = sampleOf(range.value)?.far.length;
+  const few = findSample(range.value)?.distance.length;
   return { label: "Numbers sampled", value: few ? formatCompact(few) : "\u2013", suffix: `of ${formatCompact(all)}` };
 }
 
@@ -227,16 +237,16 @@ export function Figures() {
   const { delay, path } = records.value;
   const [longest, highest] = [delay.at(-1), path.at(-1)];
   const first =
-    phase.value === "running"
+    runPhase.value === "running"
       ? {
           label: "Speed",
-          value: speed() === null ? "\u2013" : formatCompact(speed()),
+          value: totalSpeed() === null ? "\u2013" : formatCompact(totalSpeed()),
           suffix: "numbers/s",
           history: speeds,
         }
-      : numbers();
+      : numbersHeadline();
   const at = (found: { n: bigint } | undefined) =>
-    found ? { suffix: `at ${formatInteger(found.n)}`, onOpen: () => choose(found.n) } : {};
+    found ? { suffix: `at ${formatInteger(found.n)}`, onOpen: () => showTrajectory(found.n) } : {};
   return (
     <Headlines
       label="Figures"
@@ -245,7 +255,7 @@ export function Figures() {
         { label: "Most steps", value: longest ? formatInteger(longest.value) : "\u2013", ...at(longest) },
         {
           label: "Highest peak",
-          value: highest ? large(highest.value) : "\u2013",
+          value: highest ? formatLarge(highest.value) : "\u2013",
           ...(highest ? { hint: formatInteger(highest.value) } : {}),
           ...at(highest),
         },
@@ -259,14 +269,15 @@ export function Stats() {
   const rows: [string, string, string?][] = [
     [
       "Active",
-      `${active.value.length + computing.value}`,
-      `${formatCount(active.value.length, "job")} and ${formatCount(computing.value, "computation")} in this page`,
+      `${activeJobs.value.length + activeRequests.value}`,
+      `${formatCount(activeJobs.value.length, "job")} and ` +
+        `${formatCount(activeRequests.value, "computation")} in this page`,
     ],
     ["Numbers tested", formatCompact(tested), formatInteger(tested)],
-    ["In this page", formatCompact(computedHere.value), formatInteger(computedHere.value)],
+    ["In this page", formatCompact(computedCount.value), formatInteger(computedCount.value)],
     ["Current number", currentNumber() || "\u2013"],
-    ["Rate", phase.value === "running" ? formatRate(speed()) || "\u2013" : "\u2013"],
-    ["Runtime", runtimeText()],
+    ["Rate", runPhase.value === "running" ? formatRate(totalSpeed()) || "\u2013" : "\u2013"],
+    ["Runtime", formatRuntime()],
   ];
   return (
     <section class="stats" aria-label="Statistics">

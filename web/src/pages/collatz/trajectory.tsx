@@ -2,10 +2,10 @@
 
 import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { terms, trajectory } from "./model/client";
+import { requestTerms, requestTrajectory } from "./model/client";
 import type { Path } from "./model/messages";
-import { bitLength, positive, power } from "./model/number";
-import { bitAt, decimated, meeting } from "./model/walk";
+import { bitLength, parsePositive, formatPower } from "./model/number";
+import { bitAt, decimateCurve, findMeeting } from "./model/trajectory";
 import { messageOf } from "../../lib/errors";
 import { copyText } from "../../lib/export";
 import { formatCompact, formatCount, formatInteger, formatPercent } from "../../lib/format";
@@ -13,55 +13,56 @@ import { hasReducedMotion, token } from "../../lib/theme";
 import { Button, TextButton } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { showToast } from "../../ui/toast";
-import { isStar, log } from "./model/events";
-import { Check, Numeral } from "./fields";
-import { letters, xTicks, yTicks, type Box } from "./model/plot";
-import { usePicture } from "./model/save";
-import { chosen, compare, MOST_PATHS, startNumber, state } from "./model/state";
+import { isStar, addLine } from "./model/events";
+import { CheckboxField, NumberField } from "./fields";
+import { setFont, drawXTicks, drawYTicks, type Box } from "./model/plot";
+import { usePicture } from "./model/savable-pictures";
+import { choiceCount, compareNumber, MAX_PATHS, startNumber, state } from "./model/state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
-const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };
+const MARGIN = { left: 60, right: 12, top: 10, bottom: 54 };
 /** Height of the parity strip. */
-const STRIP = 12;
+const STRIP_HEIGHT = 12;
 const GAP = 12;
 
 /** Trajectories keyed by the number's digits. */
 const paths = signal<ReadonlyMap<string, Path>>(new Map());
-const walking = signal<ReadonlySet<string>>(new Set());
-const lost = signal<ReadonlyMap<string, string>>(new Map());
+const pendingNames = signal<ReadonlySet<string>>(new Set());
+const errorTexts = signal<ReadonlyMap<string, string>>(new Map());
 
 const names = computed(() => {
   const first = startNumber.value.value;
-  const others = state.with.value.flatMap((text) => positive(text).value ?? []);
+  const others = state.with.value.flatMap((text) => parsePositive(text).value ?? []);
   const all = first === undefined ? others : [first, ...others];
-  return [...new Set(all.map(String))].slice(0, MOST_PATHS);
+  return [...new Set(all.map(String))].slice(0, MAX_PATHS);
 });
 /** The available trajectories, main one first. */
-const shown = computed(() => names.value.flatMap((name) => paths.value.get(name) ?? []));
+const availablePaths = computed(() => names.value.flatMap((name) => paths.value.get(name) ?? []));
 
 effect(() => {
-  for (const name of names.value) if (!paths.peek().has(name) && !walking.peek().has(name)) void bring(name);
+  for (const name of names.value) if (!paths.peek().has(name) && !pendingNames.peek().has(name)) void loadPath(name);
 });
 
-async function bring(name: string): Promise<void> {
-  walking.value = new Set(walking.peek()).add(name);
+async function loadPath(name: string): Promise<void> {
+  pendingNames.value = new Set(pendingNames.peek()).add(name);
   try {
-    const walked = await trajectory(BigInt(name));
+    const walked = await requestTrajectory(BigInt(name));
     const kept = [...paths.peek()].filter(([each]) => names.peek().includes(each));
     paths.value = new Map([...kept, [name, walked]]);
-    tell(walked);
+    logPath(walked);
   } catch (error) {
-    lost.value = new Map(lost.peek()).set(name, messageOf(error));
+    errorTexts.value = new Map(errorTexts.peek()).set(name, messageOf(error));
   }
-  const rest = new Set(walking.peek());
+  const rest = new Set(pendingNames.peek());
   rest.delete(name);
-  walking.value = rest;
+  pendingNames.value = rest;
 }
 
-function tell(path: Path): void {
-  log(
+function logPath(path: Path): void {
+  addLine(
     "number",
-    `${short(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} odd, peak ${short(path.peak)}`,
+    `${formatShort(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} odd, ` +
+      `peak ${formatShort(path.peak)}`,
     {
       steps: path.delay,
       star: isStar(path.n, path.delay, path.peak),
@@ -70,7 +71,7 @@ function tell(path: Path): void {
 }
 
 /** Format up to 40 digits in full, otherwise only the ends. */
-export function short(value: bigint): string {
+export function formatShort(value: bigint): string {
   const text = String(value);
   return text.length <= 40
     ? formatInteger(value)
@@ -79,7 +80,7 @@ export function short(value: bigint): string {
 
 // -- visible steps --------------------------------------------------------------------------------------------------
 
-const longest = computed(() => Math.max(1, ...shown.value.map((path) => path.delay)));
+const longest = computed(() => Math.max(1, ...availablePaths.value.map((path) => path.delay)));
 /** Range of visible steps; first-last in the URL. */
 const span = computed<[number, number]>(() => {
   const [from, to] = state.steps.value.split("-").map(Number);
@@ -88,7 +89,7 @@ const span = computed<[number, number]>(() => {
     : [0, longest.value];
 });
 
-function see(from: number, to: number): void {
+function setSteps(from: number, to: number): void {
   const most = longest.peek();
   const wide = Math.min(most, Math.max(8, to - from));
   const left = Math.max(0, Math.min(most - wide, from));
@@ -96,48 +97,49 @@ function see(from: number, to: number): void {
 }
 
 /** Return the shift of a path that aligns the ends of all paths. */
-function shift(path: Path): number {
+function alignmentShift(path: Path): number {
   return state.tails.value ? longest.value - path.delay : 0;
 }
 
 // -- the picture ----------------------------------------------------------------------------------------------------
 
-interface Meet {
+interface PathMeeting {
   step: number;
   with: bigint;
   remaining: number;
 }
 
 /** Points at which the other trajectories join the first. */
-const meetings = computed<Meet[]>(() => {
-  const [first, ...others] = shown.value;
-  if (!first?.complete) return [];
+const meetings = computed<PathMeeting[]>(() => {
+  const [first, ...others] = availablePaths.value;
+  if (!first?.isComplete) return [];
   return others
-    .filter((path) => path.complete)
+    .filter((path) => path.isComplete)
     .map((path) => {
       const {
         steps: [own],
         remaining,
-      } = meeting(first, path);
+      } = findMeeting(first, path);
       return { step: own, with: path.n, remaining };
     });
 });
 
 function draw(context: CanvasRenderingContext2D, width: number, height: number): void {
-  letters(context);
+  setFont(context);
   const box: Box = {
-    left: EDGE.left,
-    top: EDGE.top,
-    width: width - EDGE.left - EDGE.right,
-    height: height - EDGE.top - EDGE.bottom,
+    left: MARGIN.left,
+    top: MARGIN.top,
+    width: width - MARGIN.left - MARGIN.right,
+    height: height - MARGIN.top - MARGIN.bottom,
   };
   const [from, to] = span.value;
   const high =
-    Math.max(4, ...shown.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) * 1.04;
-  yTicks(context, box, 0, high, (value) => power(2, Math.round(value)));
-  xTicks(
+    Math.max(4, ...availablePaths.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) *
+    1.04;
+  drawYTicks(context, box, 0, high, (value) => formatPower(2, Math.round(value)));
+  drawXTicks(
     context,
-    { ...box, height: box.height + STRIP + GAP },
+    { ...box, height: box.height + STRIP_HEIGHT + GAP },
     from,
     to,
     (value) => formatInteger(value),
@@ -149,15 +151,16 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   context.beginPath();
   context.rect(box.left - 6, box.top - 6, box.width + 12, box.height + 12);
   context.clip();
-  for (const [place, path] of [...shown.value.entries()].reverse()) curve(context, path, place, box, from, to, y);
-  if (state.tails.value || shown.value.length > 1) crosses(context, x, y);
-  marker(context, box, x, y);
+  for (const [place, path] of [...availablePaths.value.entries()].reverse())
+    drawCurve(context, path, place, box, from, to, y);
+  if (state.tails.value || availablePaths.value.length > 1) drawCrosses(context, x, y);
+  drawMarker(context, box, x, y);
   context.restore();
-  strip(context, box, from, to);
+  drawParityStrip(context, box, from, to);
 }
 
 /** Draw a line: every value if they are wider than a pixel, otherwise minimum and maximum per pixel. */
-function curve(
+function drawCurve(
   context: CanvasRenderingContext2D,
   path: Path,
   place: number,
@@ -166,7 +169,7 @@ function curve(
   to: number,
   y: (log: number) => number,
 ): void {
-  const off = shift(path);
+  const off = alignmentShift(path);
   context.strokeStyle = token(`series-${place + 1}`);
   context.lineWidth = place ? 1.5 : 2;
   context.setLineDash(DASHES[place] ?? []);
@@ -176,7 +179,7 @@ function curve(
       context.lineTo(box.left + ((step + off - from) / (to - from)) * box.width, y(path.logs[step] as number));
     }
   } else {
-    const { low, high } = decimated(path.logs, from - off, to - off, Math.floor(box.width));
+    const { low, high } = decimateCurve(path.logs, from - off, to - off, Math.floor(box.width));
     for (const [column, value] of high.entries()) {
       if (value === -Infinity) continue;
       context.lineTo(box.left + column, y(value));
@@ -187,12 +190,12 @@ function curve(
   context.setLineDash([]);
 }
 
-function crosses(context: CanvasRenderingContext2D, x: (step: number) => number, y: (log: number) => number): void {
-  const [first] = shown.value;
+function drawCrosses(context: CanvasRenderingContext2D, x: (step: number) => number, y: (log: number) => number): void {
+  const [first] = availablePaths.value;
   context.lineWidth = 2;
   for (const [order, step] of [...new Set(meetings.value.map((meet) => meet.step))].entries()) {
     const who = meetings.value.flatMap((meet, place) => (meet.step === step ? place + 2 : []));
-    const [at, up] = [x(step + (first ? shift(first) : 0)), y(first?.logs[step] ?? 0)];
+    const [at, up] = [x(step + (first ? alignmentShift(first) : 0)), y(first?.logs[step] ?? 0)];
     context.strokeStyle = token("ink");
     context.fillStyle = token("bg");
     context.beginPath();
@@ -206,16 +209,16 @@ function crosses(context: CanvasRenderingContext2D, x: (step: number) => number,
   }
 }
 
-function marker(
+function drawMarker(
   context: CanvasRenderingContext2D,
   box: Box,
   x: (step: number) => number,
   y: (log: number) => number,
 ): void {
-  const [path] = shown.value;
+  const [path] = availablePaths.value;
   if (!path) return;
   const step = Math.min(path.delay, state.step.value);
-  const at = x(step + shift(path));
+  const at = x(step + alignmentShift(path));
   context.strokeStyle = token("accent");
   context.lineWidth = 1;
   context.strokeRect(Math.round(at) + 0.5, box.top, 0, box.height);
@@ -226,11 +229,11 @@ function marker(
 }
 
 /** Draw a mark for each odd number of the first path, or their density if they are narrower than pixels. */
-function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: number): void {
-  const [path] = shown.value;
+function drawParityStrip(context: CanvasRenderingContext2D, box: Box, from: number, to: number): void {
+  const [path] = availablePaths.value;
   if (!path) return;
-  const odd = parities(path);
-  const off = shift(path);
+  const odd = getParities(path);
+  const off = alignmentShift(path);
   const top = box.top + box.height + GAP;
   const scale = box.width / (to - from);
   context.fillStyle = token("series-1");
@@ -238,20 +241,20 @@ function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: nu
     const first = Math.max(0, Math.floor(from - off + column / scale));
     const end = Math.min(path.delay, Math.max(first + 1, Math.floor(from - off + (column + 1) / scale)));
     const count = from - off + column / scale < 0 ? 0 : odd.subarray(first, end).reduce((sum, each) => sum + each, 0);
-    const tall = count && (STRIP * count) / (end - first);
-    context.fillRect(box.left + column, top + STRIP - tall, 1, tall);
+    const tall = count && (STRIP_HEIGHT * count) / (end - first);
+    context.fillRect(box.left + column, top + STRIP_HEIGHT - tall, 1, tall);
   }
   context.fillStyle = token("ink-soft");
   context.textAlign = "right";
   context.textBaseline = "middle";
-  context.fillText("odd", box.left - 6, top + STRIP / 2);
+  context.fillText("odd", box.left - 6, top + STRIP_HEIGHT / 2);
 }
 
-let known: { path: Path; odd: Uint8Array } | undefined;
+let cachedParities: { path: Path; odd: Uint8Array } | undefined;
 
 /** Return 1 for each step that starts at an odd number. */
-function parities(path: Path): Uint8Array {
-  if (known?.path === path) return known.odd;
+function getParities(path: Path): Uint8Array {
+  if (cachedParities?.path === path) return cachedParities.odd;
   const odd = new Uint8Array(path.delay + 1);
   let step = 0;
   for (let place = 0; place < path.shortcut; place += 1) {
@@ -259,49 +262,49 @@ function parities(path: Path): Uint8Array {
     odd[step] = bit;
     step += 1 + bit;
   }
-  known = { path, odd };
+  cachedParities = { path, odd };
   return odd;
 }
 
 // -- step by step ---------------------------------------------------------------------------------------------------
 
 /** The values at the current step and the next one. */
-const now = signal<{ name: string; step: number; values: bigint[] } | undefined>(undefined);
+const currentValues = signal<{ name: string; step: number; values: bigint[] } | undefined>(undefined);
 /** Number of listed terms from the current step on. */
-const LISTED = 200;
+const MAX_LISTED = 200;
 
 effect(() => {
-  const [path] = shown.value;
+  const [path] = availablePaths.value;
   if (!path) return;
-  const [step, count] = [Math.min(path.delay, state.step.value), state.terms.value ? LISTED : 2];
-  void terms(path.n, step, count).then(
+  const [step, count] = [Math.min(path.delay, state.step.value), state.terms.value ? MAX_LISTED : 2];
+  void requestTerms(path.n, step, count).then(
     ({ values }) => {
-      if (shown.peek()[0] === path && Math.min(path.delay, state.step.peek()) === step)
-        now.value = { name: String(path.n), step, values };
+      if (availablePaths.peek()[0] === path && Math.min(path.delay, state.step.peek()) === step)
+        currentValues.value = { name: String(path.n), step, values };
     },
     () => undefined,
   );
 });
 
-export function stepTo(step: number): void {
-  const most = shown.peek()[0]?.delay ?? 0;
+export function goToStep(step: number): void {
+  const most = availablePaths.peek()[0]?.delay ?? 0;
   state.step.value = Math.max(0, Math.min(most, Math.round(step)));
 }
 
-export const playing = signal(false);
+export const isPlaying = signal(false);
 
 effect(() => {
-  if (!playing.value) return undefined;
+  if (!isPlaying.value) return undefined;
   const timer = setInterval(() => {
-    const path = shown.peek()[0];
-    if (!path || state.step.peek() >= path.delay) playing.value = false;
-    else stepTo(state.step.peek() + 1);
+    const path = availablePaths.peek()[0];
+    if (!path || state.step.peek() >= path.delay) isPlaying.value = false;
+    else goToStep(state.step.peek() + 1);
   }, state.speed.value);
   return () => clearInterval(timer);
 });
 
 function Rule({ path }: { path: Path }) {
-  const at = now.value;
+  const at = currentValues.value;
   const step = Math.min(path.delay, state.step.value);
   if (!at || at.name !== String(path.n) || at.step !== step)
     return <p class="rule num small">step {formatInteger(step)}</p>;
@@ -310,25 +313,26 @@ function Rule({ path }: { path: Path }) {
   if (value === 1n || next === undefined)
     return (
       <p class="rule num small">
-        step {formatInteger(step)}: {short(value)}, the end
+        step {formatInteger(step)}: {formatShort(value)}, the end
       </p>
     );
   const odd = (value & 1n) === 1n;
   return (
     <p class="rule num small">
-      step {formatInteger(step)}: {short(value)} is {odd ? "odd" : "even"}, {odd ? "3n + 1" : "n / 2"} = {short(next)}
+      step {formatInteger(step)}: {formatShort(value)} is {odd ? "odd" : "even"}, {odd ? "3n + 1" : "n / 2"} ={" "}
+      {formatShort(next)}
     </p>
   );
 }
 
-function Scrub({ path }: { path: Path }) {
+function StepSlider({ path }: { path: Path }) {
   const step = Math.min(path.delay, state.step.value);
   return (
     <div class="scrub">
-      <Button aria-label={playing.value ? "Stop" : "Play"} onClick={() => (playing.value = !playing.value)}>
-        {playing.value ? "❚❚" : "▶"}
+      <Button aria-label={isPlaying.value ? "Stop" : "Play"} onClick={() => (isPlaying.value = !isPlaying.value)}>
+        {isPlaying.value ? "❚❚" : "▶"}
       </Button>
-      <Button aria-label="Step back" onClick={() => stepTo(step - 1)}>
+      <Button aria-label="Step back" onClick={() => goToStep(step - 1)}>
         ‹
       </Button>
       <input
@@ -339,12 +343,12 @@ function Scrub({ path }: { path: Path }) {
         value={step}
         aria-label="Step of the trajectory"
         aria-valuetext={`step ${step} of ${path.delay}`}
-        onInput={(event) => stepTo(Number(event.currentTarget.value))}
+        onInput={(event) => goToStep(Number(event.currentTarget.value))}
       />
-      <Button aria-label="Step on" onClick={() => stepTo(step + 1)}>
+      <Button aria-label="Step on" onClick={() => goToStep(step + 1)}>
         ›
       </Button>
-      <Button onClick={() => stepTo(path.peakStep)}>To the peak</Button>
+      <Button onClick={() => goToStep(path.peakStep)}>To the peak</Button>
       <label class="inline">
         a step each
         <input
@@ -359,22 +363,22 @@ function Scrub({ path }: { path: Path }) {
         />
         <span class="num speed-value">{state.speed.value} ms</span>
       </label>
-      <Check name="terms">all terms</Check>
+      <CheckboxField name="terms">all terms</CheckboxField>
     </div>
   );
 }
 
 function Terms() {
-  const at = now.value;
+  const at = currentValues.value;
   if (!state.terms.value || !at) return null;
   return (
     <ol class="terms num small" tabIndex={0} aria-label={`Terms from step ${at.step} on`}>
       {at.values.map((value, place) => (
         <li key={place}>
-          <span class="soft">{formatInteger(at.step + place)}</span> {short(value)}
+          <span class="soft">{formatInteger(at.step + place)}</span> {formatShort(value)}
         </li>
       ))}
-      {at.values.length === LISTED && <li class="soft">the next {LISTED}: move the slider</li>}
+      {at.values.length === MAX_LISTED && <li class="soft">the next {MAX_LISTED}: move the slider</li>}
     </ol>
   );
 }
@@ -382,19 +386,20 @@ function Terms() {
 // -- rendering ------------------------------------------------------------------------------------------------------
 
 /** Format a factor from its log2. */
-function times(log: number): string {
-  return log < 60 ? formatCompact(2 ** log) : power(2, Math.round(log));
+function formatFactor(log: number): string {
+  return log < 60 ? formatCompact(2 ** log) : formatPower(2, Math.round(log));
 }
 
 function Facts({ path }: { path: Path }) {
   const rows: [string, string, bigint | undefined][] = [
-    ["n", short(path.n), path.n],
+    ["n", formatShort(path.n), path.n],
     ["Steps", formatInteger(path.delay), undefined],
     ["Odd steps", `${formatInteger(path.odd)}, ${formatPercent(path.odd / Math.max(1, path.delay))}`, undefined],
-    ["Peak", short(path.peak), path.peak],
+    ["Peak", formatShort(path.peak), path.peak],
     [
       "Peak is",
-      `${times((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ${formatInteger(bitLength(path.peak))} bits`,
+      `${formatFactor((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ` +
+        `${formatInteger(bitLength(path.peak))} bits`,
       undefined,
     ],
     ["Peak at", `step ${formatInteger(path.peakStep)}`, undefined],
@@ -409,7 +414,7 @@ function Facts({ path }: { path: Path }) {
             {whole !== undefined && text.includes("\u2026") && (
               <>
                 {" "}
-                <Copy value={whole} what={name} />
+                <CopyButton value={whole} what={name} />
               </>
             )}
           </dd>
@@ -419,7 +424,7 @@ function Facts({ path }: { path: Path }) {
   );
 }
 
-function Copy({ value, what }: { value: bigint; what: string }) {
+function CopyButton({ value, what }: { value: bigint; what: string }) {
   const run = async () =>
     showToast(
       (await copyText(String(value))) ? `Copied all digits of ${what}` : "The browser does not allow this page to copy",
@@ -436,10 +441,10 @@ function Compared() {
   const why = useSignal("");
   const add = (event: Event) => {
     event.preventDefault();
-    const parsed = positive(text.value);
-    why.value = parsed.why ?? (names.value.length >= MOST_PATHS ? `at most ${MOST_PATHS} at a time` : "");
+    const parsed = parsePositive(text.value);
+    why.value = parsed.error ?? (names.value.length >= MAX_PATHS ? `at most ${MAX_PATHS} at a time` : "");
     if (why.value) return;
-    compare(text.value.trim());
+    compareNumber(text.value.trim());
     text.value = "";
   };
   return (
@@ -463,16 +468,16 @@ function Compared() {
           {why.value}
         </span>
       )}
-      {state.with.value.length > 0 && <Check name="tails">ends together</Check>}
+      {state.with.value.length > 0 && <CheckboxField name="tails">ends together</CheckboxField>}
     </form>
   );
 }
 
 function Lines() {
-  if (shown.value.length < 2) return null;
+  if (availablePaths.value.length < 2) return null;
   return (
     <ul class="paths small">
-      {shown.value.map((path, place) => (
+      {availablePaths.value.map((path, place) => (
         <li key={String(path.n)}>
           <span class="num">
             <svg viewBox="0 0 24 8" aria-hidden="true">
@@ -483,10 +488,10 @@ function Lines() {
                 stroke-dasharray={DASHES[place]?.join(" ")}
               />
             </svg>{" "}
-            {place + 1}: {short(path.n)}, {formatCount(path.delay, "step")}
+            {place + 1}: {formatShort(path.n)}, {formatCount(path.delay, "step")}
           </span>
-          {place > 0 && <Met place={place - 1} />}
-          {place > 0 && <TextButton onClick={() => compare(named(path.n), false)}>take out</TextButton>}
+          {place > 0 && <MeetingText index={place - 1} />}
+          {place > 0 && <TextButton onClick={() => compareNumber(typedName(path.n), false)}>take out</TextButton>}
         </li>
       ))}
     </ul>
@@ -494,18 +499,18 @@ function Lines() {
 }
 
 /** Return the number as it was typed. */
-function named(n: bigint): string {
-  return state.with.peek().find((each) => positive(each).value === n) ?? String(n);
+function typedName(n: bigint): string {
+  return state.with.peek().find((each) => parsePositive(each).value === n) ?? String(n);
 }
 
-function Met({ place }: { place: number }) {
-  const meet = meetings.value[place];
+function MeetingText({ index }: { index: number }) {
+  const meet = meetings.value[index];
   const value = useSignal<bigint | undefined>(undefined);
-  const first = shown.value[0];
+  const first = availablePaths.value[0];
   const other = meet?.with;
   useEffect(() => {
     if (meet && first)
-      void terms(first.n, meet.step, 1).then(
+      void requestTerms(first.n, meet.step, 1).then(
         ({ values }) => (value.value = values[0]),
         () => undefined,
       );
@@ -513,29 +518,29 @@ function Met({ place }: { place: number }) {
   if (!meet) return null;
   return (
     <span class="num soft" data-meets={value.value === undefined ? "" : String(value.value)}>
-      meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {formatCount(meet.remaining, "step")}{" "}
-      before 1
+      meets 1 at {value.value === undefined ? "\u2026" : formatShort(value.value)},{" "}
+      {formatCount(meet.remaining, "step")} before 1
     </span>
   );
 }
 
 function summaryText(): string {
-  const [path] = shown.value;
+  const [path] = availablePaths.value;
   if (!path) return "No trajectory yet";
   const met = meetings.value
-    .map((meet) => ` It meets that of ${short(meet.with)} ${formatCount(meet.remaining, "step")} before 1.`)
+    .map((meet) => ` It meets that of ${formatShort(meet.with)} ${formatCount(meet.remaining, "step")} before 1.`)
     .join("");
   return (
-    `Trajectory of ${short(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} of them odd, ` +
-    `peak ${short(path.peak)} at step ${formatInteger(path.peakStep)}.${met}`
+    `Trajectory of ${formatShort(path.n)}: ${formatCount(path.delay, "step")}, ` +
+    `${formatInteger(path.odd)} of them odd, peak ${formatShort(path.peak)} at step ${formatInteger(path.peakStep)}.${met}`
   );
 }
 
-function twin() {
-  const rows = shown.value.flatMap((path) => {
+function createTable() {
+  const rows = availablePaths.value.flatMap((path) => {
     const every = Math.max(1, Math.ceil(path.delay / 250));
     return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, place) => [
-      short(path.n),
+      formatShort(path.n),
       formatInteger(place * every),
       (path.logs[place * every] as number).toFixed(3),
     ]);
@@ -547,7 +552,7 @@ export function Trajectory() {
   const canvas = usePicture("trajectory", "Collatz: a trajectory, log2 of its values by step", summaryText(), draw);
   const place = useRef<HTMLDivElement>(null);
   const drag = useRef<{ x: number; from: number; to: number; moved: boolean } | undefined>(undefined);
-  const [path] = shown.value;
+  const [path] = availablePaths.value;
   useEffect(() => {
     const element = place.current;
     const roll = (event: WheelEvent) => {
@@ -555,21 +560,21 @@ export function Trajectory() {
         return;
       event.preventDefault();
       const [from, to] = span.peek();
-      const at = from + shareOf(event, element as HTMLElement) * (to - from);
+      const at = from + pointerShare(event, element as HTMLElement) * (to - from);
       const factor = 1.0015 ** event.deltaY;
-      see(at - (at - from) * factor, at + (to - at) * factor);
+      setSteps(at - (at - from) * factor, at + (to - at) * factor);
     };
     element?.addEventListener("wheel", roll, { passive: false });
     return () => element?.removeEventListener("wheel", roll);
   }, [path === undefined]);
-  const wrong = startNumber.value.why;
+  const wrong = startNumber.value.error;
   const summary = summaryText();
   const section = useRef<HTMLElement>(null);
   useEffect(() => {
     // in a one-column layout, the selected trajectory is outside the window
-    if (chosen.value && matchMedia("(max-width: 900px)").matches)
+    if (choiceCount.value && matchMedia("(max-width: 900px)").matches)
       section.current?.scrollIntoView({ block: "start", behavior: hasReducedMotion ? "auto" : "smooth" });
-  }, [chosen.value]);
+  }, [choiceCount.value]);
   const down = (event: PointerEvent) => {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
     const [from, to] = span.peek();
@@ -579,28 +584,28 @@ export function Trajectory() {
     const at = drag.current;
     if (!at) return;
     if (Math.abs(event.clientX - at.x) > 3) at.moved = true;
-    const wide = (event.currentTarget as HTMLElement).clientWidth - EDGE.left - EDGE.right;
+    const wide = (event.currentTarget as HTMLElement).clientWidth - MARGIN.left - MARGIN.right;
     const by = ((at.x - event.clientX) / wide) * (at.to - at.from);
-    if (at.moved) see(at.from + by, at.to + by);
+    if (at.moved) setSteps(at.from + by, at.to + by);
   };
   const up = (event: PointerEvent) => {
     const at = drag.current;
     drag.current = undefined;
     if (!at || at.moved || !path) return;
     const [from, to] = span.peek();
-    stepTo(from + shareOf(event, event.currentTarget as HTMLElement) * (to - from) - shift(path));
+    goToStep(from + pointerShare(event, event.currentTarget as HTMLElement) * (to - from) - alignmentShift(path));
   };
   return (
     <section class="trajectory" aria-label="Trajectory" ref={section}>
       <div class="row">
         <h2>Trajectory</h2>
-        <Numeral
+        <NumberField
           text="of n ="
           id="number"
           value={state.n.value}
-          why={wrong}
+          error={wrong}
           note="number-note"
-          set={(text) => {
+          onChange={(text) => {
             state.n.value = text;
             state.step.value = 0;
             state.steps.value = "";
@@ -609,14 +614,14 @@ export function Trajectory() {
         />
         <span id="number-note" class={wrong ? "small bad" : "small soft"} role="status">
           {wrong ??
-            [...lost.value.values()].at(-1) ??
-            (walking.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
+            [...errorTexts.value.values()].at(-1) ??
+            (pendingNames.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
         </span>
         {state.steps.value && <Button onClick={() => (state.steps.value = "")}>All steps</Button>}
       </div>
       {path && (
         <div class="trajectory-body">
-          <Figure summary={summary} getTable={twin}>
+          <Figure summary={summary} getTable={createTable}>
             <div class="plot-space path" ref={place} onPointerDown={down} onPointerMove={move} onPointerUp={up}>
               <Canvas canvasRef={canvas} summary={summary} class="fill" />
             </div>
@@ -625,7 +630,7 @@ export function Trajectory() {
         </div>
       )}
       {path && <Rule path={path} />}
-      {path && <Scrub path={path} />}
+      {path && <StepSlider path={path} />}
       <Terms />
       <Compared />
       <Lines />
@@ -633,13 +638,13 @@ export function Trajectory() {
   );
 }
 
-function shareOf(event: MouseEvent, element: HTMLElement): number {
+function pointerShare(event: MouseEvent, element: HTMLElement): number {
   const box = element.getBoundingClientRect();
-  return Math.min(1, Math.max(0, (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right)));
+  return Math.min(1, Math.max(0, (event.clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right)));
 }
 
 /** Start or stop the animation; with reduced motion, the user steps manually. */
-export function play(): void {
-  if (hasReducedMotion) stepTo(state.step.peek() + 1);
-  else playing.value = !playing.peek();
+export function togglePlay(): void {
+  if (hasReducedMotion) goToStep(state.step.peek() + 1);
+  else isPlaying.value = !isPlaying.peek();
 }

@@ -10,40 +10,55 @@ import { Page } from "../../ui/page";
 import { EmptyMessage, LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
 import { KindList } from "./list";
-import { all, job, kind, kindName, load, missing, problem, show, state } from "./model/state";
+import {
+  allKinds,
+  openJob,
+  openKind,
+  kindName,
+  fetchKinds,
+  missingProblem,
+  kindsProblem,
+  showKind,
+  state,
+} from "./model/state";
 
 const KindView = lazy(() => import("./kind").then((part) => part.KindView));
 
-function titled(): void {
-  const { state: at, progress } = job.value ?? { state: "", progress: 0 };
+function setTitle(): void {
+  const { state: at, progress } = openJob.value ?? { state: "", progress: 0 };
   const active = at === "running" || at === "finishing";
   document.title = `${active ? `${formatPercent(progress)} - ` : ""}${kindName.value || "Kinds"} - Threads Cluster`;
 }
 
 export function KindsPage() {
-  useLayoutEffect(() => bindShortcuts({ L: { text: "list of all kinds", run: () => show("") } }), []);
-  useEffect(load, []);
-  useEffect(() => effect(titled), []);
+  useLayoutEffect(() => bindShortcuts({ L: { text: "list of all kinds", run: () => showKind("") } }), []);
+  useEffect(fetchKinds, []);
+  useEffect(() => effect(setTitle), []);
   return (
     <Page current="kinds">
-      <Body />
+      <PageBody />
     </Page>
   );
 }
 
-function Body() {
-  if (problem.value) return <ErrorMessage subject="List of kinds" problem={problem.value} onRetry={load} />;
-  if (missing.value && !kindName.value)
+function PageBody() {
+  if (kindsProblem.value)
+    return <ErrorMessage subject="List of kinds" problem={kindsProblem.value} onRetry={fetchKinds} />;
+  if (missingProblem.value && !kindName.value)
     return (
-      <ErrorMessage subject={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />
+      <ErrorMessage
+        subject={`Job ${state.job.value}`}
+        problem={missingProblem.value}
+        onRetry={() => location.reload()}
+      />
     );
-  if (!all.value || (state.job.value && !kindName.value)) return <LoadingRows rows={8} />;
-  if (!kindName.value) return <KindList kinds={all.value} />;
-  if (kind.value) return <KindView kind={kind.value} key={kindName.value} />;
+  if (!allKinds.value || (state.job.value && !kindName.value)) return <LoadingRows rows={8} />;
+  if (!kindName.value) return <KindList kinds={allKinds.value} />;
+  if (openKind.value) return <KindView kind={openKind.value} key={kindName.value} />;
   return (
     <EmptyMessage title={`This cluster has no kind ${kindName.value}`}>
       <p>
-        <TextButton onClick={() => show("")}>Show the available kinds</TextButton>
+        <TextButton onClick={() => showKind("")}>Show the available kinds</TextButton>
       </p>
     </EmptyMessage>
   );

@@ -9,34 +9,42 @@ import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, type Grid } from "./model/grid";
-import { stateAt, type Programs } from "./model/programs";
+import {
+  cellAt,
+  computeCellCodes,
+  layOutGrid,
+  cellAfterKey,
+  findNextUnit,
+  cellPosition,
+  type UnitGridLayout,
+} from "./model/grid";
+import { unitState, type ProgramUnits } from "./model/programs";
 import { state } from "./model/state";
-import { ending, inWords, UNIT_STATES } from "./model/units";
-import { UnitSign } from "./sign";
+import { describeExit, describeCounts, UNIT_STATES } from "./model/units";
+import { UnitStateIcon } from "./unit-state";
 
 /** Hint how to open a unit; touch screens have no hover. */
-const HANDS = matchMedia("(hover: none)").matches
+const POINTER_HINT = matchMedia("(hover: none)").matches
   ? "Tap a unit to see its log."
   : "Point at a unit to see its state; click it or press Enter to open its log.";
 
 /** Time in milliseconds that the pointer must rest on a cell before its unit is requested. */
-const REST_MS = 120;
+const HOVER_MS = 120;
 
 interface Props {
   job: Job;
-  programs: Programs;
+  programs: ProgramUnits;
   list: Uint8Array;
 }
 
 /** Open the log of a unit. */
-export function select(unit: number): void {
+export function openUnit(unit: number): void {
   state.unit.value = unit;
   state.commit();
 }
 
 /** Show only units in one state, or all units if the state is already selected. */
-export function only(name: UnitState): void {
+export function toggleStateFilter(name: UnitState): void {
   state.units.value = state.units.peek() === name ? "" : name;
   state.from.value = 0;
   state.commit();
@@ -46,9 +54,9 @@ export function UnitGrid({ job, programs, list }: Props) {
   const width = useSignal(600);
   const place = useRef<HTMLDivElement>(null);
   const cursor = useSignal<number | undefined>(undefined);
-  const grid = useComputed(() => gridOf(programs.states.value?.length ?? list.length, width.value));
-  const shown = useComputed(() => cellCodes(programs.states.value ?? list, grid.value));
-  const canvas = useCanvas((context) => draw(context, grid.value, shown.value));
+  const grid = useComputed(() => layOutGrid(programs.states.value?.length ?? list.length, width.value));
+  const shown = useComputed(() => computeCellCodes(programs.states.value ?? list, grid.value));
+  const canvas = useCanvas((context) => drawGrid(context, grid.value, shown.value));
   useLayoutEffect(() => {
     const measure = () => (width.value = place.current?.clientWidth || width.peek());
     measure();
@@ -56,15 +64,15 @@ export function UnitGrid({ job, programs, list }: Props) {
     if (place.current) watcher.observe(place.current);
     return () => watcher.disconnect();
   }, []);
-  const at = cursor.value === undefined ? undefined : unitOf(cursor.value, grid.value, list);
+  const at = cursor.value === undefined ? undefined : unitOfCell(cursor.value, grid.value, list);
   useEffect(() => {
     if (at === undefined) return undefined;
-    const timer = setTimeout(() => programs.ask(at), REST_MS);
+    const timer = setTimeout(() => programs.ask(at), HOVER_MS);
     return () => clearTimeout(timer);
   }, [at, programs.changes.value]);
   const next = (name: UnitState) => {
-    const unit = nextWith(list, UNIT_STATES.indexOf(name), state.unit.peek());
-    if (unit !== undefined) select(unit);
+    const unit = findNextUnit(list, UNIT_STATES.indexOf(name), state.unit.peek());
+    if (unit !== undefined) openUnit(unit);
   };
   useLayoutEffect(
     () =>
@@ -81,24 +89,24 @@ export function UnitGrid({ job, programs, list }: Props) {
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Enter" || event.key === " ") {
-      if (at !== undefined) select(at);
+      if (at !== undefined) openUnit(at);
     } else {
-      const there = moved(cursor.peek() ?? 0, event.key, grid.value);
+      const there = cellAfterKey(cursor.peek() ?? 0, event.key, grid.value);
       if (there === undefined) return;
       cursor.value = there;
     }
     event.preventDefault();
   };
   const counts = programs.counts.value;
-  const summary = `Units: ${counts ? inWords(counts, list.length) : ""}`;
-  const words = at === undefined ? "" : describe(at, grid.value, list, programs.row(at));
+  const summary = `Units: ${counts ? describeCounts(counts, list.length) : ""}`;
+  const words = at === undefined ? "" : describeUnit(at, grid.value, list, programs.row(at));
   return (
     <Figure
       title="Units"
       summary={summary}
       getTable={() => ({
         head: ["units", "state"],
-        rows: stretches(list).map(([lo, hi, name]) => [hi - lo === 1 ? formatInteger(lo) : `${lo} to ${hi - 1}`, name]),
+        rows: findRuns(list).map(([lo, hi, name]) => [hi - lo === 1 ? formatInteger(lo) : `${lo} to ${hi - 1}`, name]),
       })}
       note={<Legend programs={programs} />}
     >
@@ -114,24 +122,24 @@ export function UnitGrid({ job, programs, list }: Props) {
         aria-valuetext={words || summary}
         style={{ height: `${grid.value.height}px` }}
         onKeyDown={onKey}
-        onFocus={() => (cursor.value ??= Math.max(0, Math.floor(state.unit.peek() / grid.peek().share)))}
+        onFocus={() => (cursor.value ??= Math.max(0, Math.floor(state.unit.peek() / grid.peek().unitsPerCell)))}
         onMouseMove={(event) => (cursor.value = find(event))}
         onMouseLeave={() => (cursor.value = undefined)}
         onClick={(event) => {
           const cell = find(event);
-          if (cell !== undefined) select(unitOf(cell, grid.value, list));
+          if (cell !== undefined) openUnit(unitOfCell(cell, grid.value, list));
         }}
       >
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
-        <Frame of="chosen" cell={Math.floor(state.unit.value / grid.value.share)} grid={grid.value} />
-        <Frame of="cursor" cell={cursor.value ?? -1} grid={grid.value} />
+        <CellFrame state="chosen" cell={Math.floor(state.unit.value / grid.value.unitsPerCell)} grid={grid.value} />
+        <CellFrame state="cursor" cell={cursor.value ?? -1} grid={grid.value} />
       </div>
       <p class="small readout">
         {words || (
           <span class="soft">
-            {HANDS}
-            {grid.value.share > 1 &&
-              ` A cell is ${formatInteger(grid.value.share)} units and shows the first of dead, retrying, ` +
+            {POINTER_HINT}
+            {grid.value.unitsPerCell > 1 &&
+              ` A cell is ${formatInteger(grid.value.unitsPerCell)} units and shows the first of dead, retrying, ` +
                 "running, waiting."}
           </span>
         )}
@@ -141,24 +149,27 @@ export function UnitGrid({ job, programs, list }: Props) {
 }
 
 /** Return the unit of a cell: the first one in the displayed state. */
-function unitOf(cell: number, grid: Grid, list: Uint8Array): number {
-  const first = cell * grid.share;
-  if (grid.share === 1) return first;
-  const place = list.indexOf(cellCodes(list.subarray(first, first + grid.share), { ...grid, cells: 1 })[0] ?? 0, first);
+function unitOfCell(cell: number, grid: UnitGridLayout, list: Uint8Array): number {
+  const first = cell * grid.unitsPerCell;
+  if (grid.unitsPerCell === 1) return first;
+  const place = list.indexOf(
+    computeCellCodes(list.subarray(first, first + grid.unitsPerCell), { ...grid, cells: 1 })[0] ?? 0,
+    first,
+  );
   return place < 0 ? first : place;
 }
 
-function describe(unit: number, grid: Grid, list: Uint8Array, row: Unit | undefined): string {
-  const name = stateAt(list, unit);
-  const first = Math.floor(unit / grid.share) * grid.share;
+function describeUnit(unit: number, grid: UnitGridLayout, list: Uint8Array, row: Unit | undefined): string {
+  const name = unitState(list, unit);
+  const first = Math.floor(unit / grid.unitsPerCell) * grid.unitsPerCell;
   const shared =
-    grid.share > 1
-      ? `units ${formatInteger(first)} to ${formatInteger(Math.min(list.length, first + grid.share) - 1)}; `
+    grid.unitsPerCell > 1
+      ? `units ${formatInteger(first)} to ${formatInteger(Math.min(list.length, first + grid.unitsPerCell) - 1)}; `
       : "";
   const known = row && row.state === name ? row : undefined;
   return [
     `${shared}unit ${formatInteger(unit)}: ${name}`,
-    known && ending(known),
+    known && describeExit(known),
     known?.seconds !== null && known?.seconds !== undefined && formatSeconds(known.seconds),
     known?.attempts && `attempt ${known.attempts}`,
     known?.worker && `on ${known.worker}`,
@@ -168,17 +179,17 @@ function describe(unit: number, grid: Grid, list: Uint8Array, row: Unit | undefi
 }
 
 /** Return runs of consecutive units with the same state. */
-function stretches(list: Uint8Array): [lo: number, hi: number, state: UnitState][] {
+function findRuns(list: Uint8Array): [lo: number, hi: number, state: UnitState][] {
   const found: [number, number, UnitState][] = [];
   for (let unit = 0; unit < list.length; unit += 1) {
     const last = found.at(-1);
     if (last && list[unit] === list[unit - 1]) last[1] = unit + 1;
-    else found.push([unit, unit + 1, stateAt(list, unit)]);
+    else found.push([unit, unit + 1, unitState(list, unit)]);
   }
   return found;
 }
 
-function Legend({ programs }: { programs: Programs }) {
+function Legend({ programs }: { programs: ProgramUnits }) {
   const counts = programs.counts.value;
   return (
     <div class="segments loose" role="group" aria-label="Units shown">
@@ -187,10 +198,10 @@ function Legend({ programs }: { programs: Programs }) {
           key={name}
           aria-pressed={state.units.value === name}
           disabled={!counts?.[name] && state.units.value !== name}
-          onClick={() => only(name)}
+          onClick={() => toggleStateFilter(name)}
         >
           <span class="state">
-            <UnitSign of={name} /> {name} <span class="num">{formatInteger(counts?.[name] ?? 0)}</span>
+            <UnitStateIcon state={name} /> {name} <span class="num">{formatInteger(counts?.[name] ?? 0)}</span>
           </span>
         </Button>
       ))}
@@ -199,30 +210,30 @@ function Legend({ programs }: { programs: Programs }) {
 }
 
 /** Frame around a cell as a separate element, so that the grid need not be redrawn. */
-function Frame({ of: name, cell, grid }: { of: string; cell: number; grid: Grid }) {
+function CellFrame({ state: name, cell, grid }: { state: string; cell: number; grid: UnitGridLayout }) {
   if (cell < 0 || cell >= grid.cells) return null;
-  const [left, top] = placeOf(cell, grid);
-  const size = `${grid.side + 1}px`;
+  const [left, top] = cellPosition(cell, grid);
+  const size = `${grid.cellSize + 1}px`;
   return <i class={name} style={{ left: `${left - 1}px`, top: `${top - 1}px`, width: size, height: size }} />;
 }
 
 // -- drawing --------------------------------------------------------------------------------------------------------
 
 /** Minimum cell size in pixels for symbols. */
-const SIGNS_FROM = 8;
+const MIN_SYMBOL_SIZE = 8;
 
-function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array): void {
+function drawGrid(context: CanvasRenderingContext2D, grid: UnitGridLayout, shown: Uint8Array): void {
   const colors = UNIT_STATES.map((name) => token(`unit-${name}`));
-  const size = grid.side - (grid.side > 6 ? 2 : 1);
+  const size = grid.cellSize - (grid.cellSize > 6 ? 2 : 1);
   const wanted = UNIT_STATES.indexOf(state.units.value as UnitState);
   for (const [code, color] of colors.entries()) {
     context.fillStyle = context.strokeStyle = color;
     // Waiting cells without a frame are paler, so that they do not dominate.
-    const usual = grid.side < SIGNS_FROM && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
+    const usual = grid.cellSize < MIN_SYMBOL_SIZE && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
     context.globalAlpha = wanted < 0 || wanted === code ? usual : 0.15;
     for (let cell = shown.indexOf(code); cell >= 0; cell = shown.indexOf(code, cell + 1)) {
-      const [x, y] = placeOf(cell, grid);
-      if (grid.side >= SIGNS_FROM) sign(context, code, x, y, size);
+      const [x, y] = cellPosition(cell, grid);
+      if (grid.cellSize >= MIN_SYMBOL_SIZE) drawSymbol(context, code, x, y, size);
       else context.fillRect(x, y, size, size);
     }
   }
@@ -230,7 +241,7 @@ function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array):
 }
 
 /** Draw the symbol that distinguishes a state without color. */
-function sign(context: CanvasRenderingContext2D, code: number, x: number, y: number, size: number): void {
+function drawSymbol(context: CanvasRenderingContext2D, code: number, x: number, y: number, size: number): void {
   const name = UNIT_STATES[code];
   if (name === "waiting") {
     context.lineWidth = 1;

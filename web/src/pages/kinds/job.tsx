@@ -14,19 +14,23 @@ import { Progress } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
-import { job, keepDraft, missing, open, state } from "./model/state";
+import { openJob, storeDraft, missingProblem, showJob, state } from "./model/state";
 import { ResultView } from "./result";
 
-const Programs = lazy(() => import("./programs").then((part) => part.Programs));
+const Programs = lazy(() => import("./programs").then((part) => part.ProgramsView));
 
 export function JobView() {
-  const shown = job.value;
+  const shown = openJob.value;
   return (
     <section aria-label={`Job ${state.job.value}`} class="stack">
       {shown ? (
-        <Body job={shown} />
-      ) : missing.value ? (
-        <ErrorMessage subject={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />
+        <JobBody job={shown} />
+      ) : missingProblem.value ? (
+        <ErrorMessage
+          subject={`Job ${state.job.value}`}
+          problem={missingProblem.value}
+          onRetry={() => location.reload()}
+        />
       ) : (
         <LoadingRows rows={6} />
       )}
@@ -34,7 +38,7 @@ export function JobView() {
   );
 }
 
-function Body({ job: shown }: { job: Job }) {
+function JobBody({ job: shown }: { job: Job }) {
   return (
     <>
       <Heading job={shown} />
@@ -70,8 +74,8 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
       <a class="button" href={clusterAddress(id)}>
         Open in Cluster
       </a>
-      <Button onClick={() => keepDraft(createDraft(shown))}>Copy into the form</Button>
-      <Button class="plain" onClick={() => open("")}>
+      <Button onClick={() => storeDraft(createDraft(shown))}>Copy into the form</Button>
+      <Button class="plain" onClick={() => showJob("")}>
         Close
       </Button>
     </div>

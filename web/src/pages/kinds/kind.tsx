@@ -13,7 +13,7 @@ import { StateLabel } from "../../ui/state";
 import { KindForm } from "../../ui/submission";
 import { EmptyMessage, Table, type Column, numberColumn } from "../../ui/table";
 import { JobView } from "./job";
-import { draft, keepDraft, open, show, state } from "./model/state";
+import { draft, storeDraft, showJob, showKind, state } from "./model/state";
 
 function focusForm(): void {
   document.querySelector<HTMLElement>(".kind-form .stack .fields :is(input, select)")?.focus();
@@ -25,11 +25,11 @@ export function KindView({ kind }: { kind: Kind }) {
     <div class="kind">
       <section class="kind-form" aria-label="New job">
         <Heading kind={kind} />
-        <KindForm kind={kind} draft={draft.value} onChange={keepDraft} onSubmitted={open} />
+        <KindForm kind={kind} draft={draft.value} onChange={storeDraft} onSubmitted={showJob} />
       </section>
       <div class="kind-job">
         {state.job.value ? <JobView key={state.job.value} /> : <Welcome />}
-        <Others kind={kind} />
+        <OtherJobs kind={kind} />
       </div>
     </div>
   );
@@ -45,7 +45,7 @@ function Heading({ kind }: { kind: Kind }) {
           Open {page.title}
         </a>
       )}
-      <Button onClick={() => show("")}>All kinds</Button>
+      <Button onClick={() => showKind("")}>All kinds</Button>
     </div>
   );
 }
@@ -62,7 +62,7 @@ const COLUMNS: Column<Job>[] = [
   {
     id: "job",
     title: "job",
-    cell: (job) => <JobName job={job} onOpen={() => open(job.job_id)} />,
+    cell: (job) => <JobName job={job} onOpen={() => showJob(job.job_id)} />,
   },
   { id: "state", title: "state", cell: (job) => <StateLabel state={job.state} /> },
   numberColumn("done", "done", (job) =>
@@ -76,9 +76,9 @@ const COLUMNS: Column<Job>[] = [
   },
 ];
 /** Maximum number of listed jobs; the Cluster page lists all. */
-const MOST_JOBS = 10;
+const MAX_JOBS = 10;
 
-function Others({ kind }: { kind: Kind }) {
+function OtherJobs({ kind }: { kind: Kind }) {
   const jobs = [...snapshot.value.jobs.values()]
     .map((job) => job.value)
     .filter((job) => job.type === kind.type)
@@ -93,7 +93,7 @@ function Others({ kind }: { kind: Kind }) {
       <Table
         label="Jobs of this kind"
         columns={COLUMNS}
-        rows={jobs.slice(0, MOST_JOBS)}
+        rows={jobs.slice(0, MAX_JOBS)}
         rowKey={(job) => job.job_id}
         openKey={state.job.value}
       />

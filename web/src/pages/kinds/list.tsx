@@ -2,16 +2,16 @@
 
 import { genericAddress, KINDS } from "../../kinds";
 import type { Kind } from "../../lib/api";
-import { activeText } from "./model/active";
+import { formatActive } from "./model/active";
 import { snapshot } from "../../lib/live";
 import { Table, type Column, numberColumn } from "../../ui/table";
-import { show } from "./model/state";
+import { showKind } from "./model/state";
 
-function Name({ kind: { type } }: { kind: Kind }) {
+function KindName({ kind: { type } }: { kind: Kind }) {
   const open = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    show(type);
+    showKind(type);
   };
   return (
     <a class="mono" href={genericAddress(type)} onClick={open}>
@@ -20,14 +20,14 @@ function Name({ kind: { type } }: { kind: Kind }) {
   );
 }
 
-function OwnPage({ kind }: { kind: Kind }) {
+function PageLink({ kind }: { kind: Kind }) {
   const page = KINDS[kind.type]?.page;
   return page ? <a href={page.address}>{page.title}</a> : <span class="soft">none</span>;
 }
 
-function active(type: string): string {
+function describeActive(type: string): string {
   const { jobs, status } = snapshot.value;
-  return activeText(
+  return formatActive(
     type,
     [...jobs.values()].map((job) => job.value),
     status,
@@ -35,10 +35,10 @@ function active(type: string): string {
 }
 
 const COLUMNS: Column<Kind>[] = [
-  { id: "name", title: "kind", cell: (kind) => <Name kind={kind} /> },
+  { id: "name", title: "kind", cell: (kind) => <KindName kind={kind} /> },
   { id: "summary", title: "what it computes", canWrap: true, cell: (kind) => kind.summary },
-  { id: "page", title: "page", cell: (kind) => <OwnPage kind={kind} /> },
-  numberColumn("active", "waiting or running", (kind) => active(kind.type)),
+  { id: "page", title: "page", cell: (kind) => <PageLink kind={kind} /> },
+  numberColumn("active", "waiting or running", (kind) => describeActive(kind.type)),
 ];
 
 export function KindList({ kinds }: { kinds: readonly Kind[] }) {

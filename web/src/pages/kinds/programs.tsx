@@ -8,12 +8,12 @@ import { LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
 import { UnitGrid } from "./grid";
 import { state } from "./model/state";
-import { programsOf } from "./model/programs";
+import { followUnits } from "./model/programs";
 import { UnitView } from "./unit";
 import { UnitTable } from "./units";
 
-export function Programs({ job }: { job: Job }) {
-  const programs = useMemo(() => programsOf(job), [job.job_id]);
+export function ProgramsView({ job }: { job: Job }) {
+  const programs = useMemo(() => followUnits(job), [job.job_id]);
   useEffect(() => programs.stop, [programs]);
   useEffect(() => programs.update(job), [job.state, job.done]);
   const list = programs.states.value;

@@ -12,8 +12,8 @@ import { formatLeaf } from "../../ui/outline";
 import { LoadingRows, Table, type Column } from "../../ui/table";
 import { showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { reading, short, type Cell, type Schema, type TablePart } from "./model/reading";
-import { kind as described } from "./model/state";
+import { convertResult, formatCell, type Cell, type Schema, type TablePart } from "./model/result-view";
+import { openKind as described } from "./model/state";
 
 /** Load the result when the job has finished, or on request the partial result. */
 export function ResultView({ job }: { job: Job }) {
@@ -22,16 +22,20 @@ export function ResultView({ job }: { job: Job }) {
     <section class="part stack" aria-label="Result">
       <div class="row">
         <h2 class="grow">{shown?.partial && !isEnded(job) ? "Result so far" : "Result"}</h2>
-        {shown && <Copies job={job} value={shown.value} />}
+        {shown && <CopyButtons job={job} value={shown.value} />}
       </div>
       {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
-      {shown ? <Parts kind={job.type} value={shown.value} /> : job.state === "done" && !problem && <LoadingRows />}
-      {job.state !== "done" && <SoFar job={job} again={shown !== undefined} onAsk={() => ask(true)} />}
+      {shown ? (
+        <ResultSections kind={job.type} value={shown.value} />
+      ) : (
+        job.state === "done" && !problem && <LoadingRows />
+      )}
+      {job.state !== "done" && <PartialResultButton job={job} again={shown !== undefined} onAsk={() => ask(true)} />}
     </section>
   );
 }
 
-function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => void }) {
+function PartialResultButton({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => void }) {
   if (!(Number(job.done) > 0)) return <p class="soft">No result is committed yet.</p>;
   return (
     <p>
@@ -40,7 +44,7 @@ function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => v
   );
 }
 
-function Copies({ job, value }: { job: Job; value: unknown }) {
+function CopyButtons({ job, value }: { job: Job; value: unknown }) {
   const json = () => JSON.stringify(value, null, 2);
   const give = async () =>
     showToast((await copyText(json())) ? "Copied as JSON" : "The browser does not allow this page to copy");
@@ -54,9 +58,9 @@ function Copies({ job, value }: { job: Job; value: unknown }) {
   );
 }
 
-function Parts({ kind, value }: { kind: string; value: unknown }) {
+function ResultSections({ kind, value }: { kind: string; value: unknown }) {
   const schema = described.value?.result_schema as Schema | undefined;
-  const { figures, histograms, tables } = reading(value, KINDS[kind]?.resultValues, schema);
+  const { figures, histograms, tables } = convertResult(value, KINDS[kind]?.resultValues, schema);
   return (
     <>
       {figures.length > 0 && (
@@ -64,7 +68,7 @@ function Parts({ kind, value }: { kind: string; value: unknown }) {
           {figures.map(([title, each]) => (
             <div key={title}>
               <dt>{title}</dt>
-              <dd title={String(each)}>{formatLeaf(short(each))}</dd>
+              <dd title={String(each)}>{formatLeaf(formatCell(each))}</dd>
             </div>
           ))}
         </dl>
@@ -80,9 +84,9 @@ function Parts({ kind, value }: { kind: string; value: unknown }) {
 }
 
 /** Maximum number of displayed rows; the file contains all rows. */
-const MOST_ROWS = 50;
+const MAX_ROWS = 50;
 /** Maximum number of rows of tables that are open at first. */
-const MOST_OPEN = 20;
+const MAX_OPEN_ROWS = 20;
 
 function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; part: TablePart }) {
   const numeric = columns.map((_, place) => rows.every((row) => row[place] === null || typeof row[place] === "number"));
@@ -90,24 +94,24 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
     id: `c${place}`,
     title: name,
     end: numeric[place] ?? false,
-    cell: ([, row]) => <span class="num">{formatLeaf(short(row[place] ?? null))}</span>,
+    cell: ([, row]) => <span class="num">{formatLeaf(formatCell(row[place] ?? null))}</span>,
   }));
   const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, formatCsv([columns, ...rows]), "text/csv");
   return (
-    <details class="part" open={rows.length <= MOST_OPEN}>
+    <details class="part" open={rows.length <= MAX_OPEN_ROWS}>
       <summary>
         {title} <span class="soft small">{formatCount(rows.length, "row")}</span>
       </summary>
       <Table
         label={title}
         columns={shown}
-        rows={rows.slice(0, MOST_ROWS).map((row, place) => [place, row] as const)}
+        rows={rows.slice(0, MAX_ROWS).map((row, place) => [place, row] as const)}
         rowKey={([place]) => String(place)}
       />
       <div class="row">
-        {rows.length > MOST_ROWS && (
+        {rows.length > MAX_ROWS && (
           <span class="soft small">
-            The first {MOST_ROWS} of {formatInteger(rows.length)} rows; the file has all.
+            The first {MAX_ROWS} of {formatInteger(rows.length)} rows; the file has all.
           </span>
         )}
         <span class="grow" />

@@ -10,15 +10,15 @@ import { now } from "../../ui/page";
 import { LoadingRows } from "../../ui/table";
 import { showError } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { select } from "./grid";
+import { openUnit } from "./grid";
 import { LogView } from "../../logs/view";
-import { stateAt, type Programs } from "./model/programs";
-import { content, ending, isKept, outputs, valueText, type Output } from "./model/units";
-import { UnitWord } from "./sign";
+import { unitState, type ProgramUnits } from "./model/programs";
+import { loadContent, describeExit, isStoredFile, loadOutputs, formatValue, type OutputFile } from "./model/units";
+import { UnitStateLabel } from "./unit-state";
 
 interface Props {
   job: Job;
-  programs: Programs;
+  programs: ProgramUnits;
   list: Uint8Array;
   unit: number;
 }
@@ -26,27 +26,27 @@ interface Props {
 export function UnitView({ job, programs, list, unit }: Props) {
   useEffect(() => programs.ask(unit), [programs.changes.value]);
   const row = programs.row(unit);
-  const name = stateAt(list, unit);
-  const turn = useTurn(name);
+  const name = unitState(list, unit);
+  const turn = useLogVersion(name);
   const alone = list.length === 1;
   return (
     <section class="part stack" aria-label={`Unit ${unit}`}>
       <div class="row">
         {!alone && <h2>Unit {formatInteger(unit)}</h2>}
-        <UnitWord of={name} />
-        {row && <Ending unit={row} />}
+        <UnitStateLabel state={name} />
+        {row && <UnitExit unit={row} />}
         <span class="grow" />
-        {!alone && <Neighbours unit={unit} total={list.length} />}
+        {!alone && <NeighborButtons unit={unit} total={list.length} />}
       </div>
       {row?.error && row.error !== `exit code ${row.exit}` && (
         <p class={name === "dead" ? "trouble" : "soft"}>{row.error}</p>
       )}
-      {row && !isKept(row.value) && valueText(row.value) && (
+      {row && !isStoredFile(row.value) && formatValue(row.value) && (
         <p>
-          <span class="soft">value</span> <code>{valueText(row.value)}</code>
+          <span class="soft">value</span> <code>{formatValue(row.value)}</code>
         </p>
       )}
-      {row?.artifact && <Outputs key={row.artifact} job={job} artifact={row.artifact} unit={unit} />}
+      {row?.artifact && <OutputList key={row.artifact} job={job} artifact={row.artifact} unit={unit} />}
       <LogView job={job.job_id} unit={unit} running={name === "running"} key={turn} />
     </section>
   );
@@ -56,18 +56,18 @@ export function UnitView({ job, programs, list, unit }: Props) {
  * Changes when the log must be opened again. A followed log detects the program's exit itself, so the reader keeps the
  * position.
  */
-function useTurn(name: UnitState): number {
+function useLogVersion(name: UnitState): number {
   const turn = useRef({ name, count: 0 });
   const { name: before, count } = turn.current;
   if (name !== before) turn.current = { name, count: before === "running" ? count : count + 1 };
   return turn.current.count;
 }
 
-function Ending({ unit }: { unit: Unit }) {
+function UnitExit({ unit }: { unit: Unit }) {
   const told = useMemo(() => Date.now(), [unit]);
   const since = unit.state === "running" ? Math.max(0, now.value - told) / 1000 : 0;
   const facts = [
-    ending(unit),
+    describeExit(unit),
     unit.seconds === null ? "" : formatSeconds(unit.seconds + since),
     unit.attempts && unit.attempts > 1 ? `attempt ${unit.attempts}` : "",
     unit.worker ? `on ${unit.worker}` : "",
@@ -75,16 +75,16 @@ function Ending({ unit }: { unit: Unit }) {
   return <span class="mono soft">{facts.filter(Boolean).join(", ")}</span>;
 }
 
-function Neighbours({ unit, total }: { unit: number; total: number }) {
+function NeighborButtons({ unit, total }: { unit: number; total: number }) {
   return (
     <>
-      <Button disabled={unit === 0} onClick={() => select(unit - 1)}>
+      <Button disabled={unit === 0} onClick={() => openUnit(unit - 1)}>
         Previous
       </Button>
-      <Button disabled={unit === total - 1} onClick={() => select(unit + 1)}>
+      <Button disabled={unit === total - 1} onClick={() => openUnit(unit + 1)}>
         Next
       </Button>
-      <Button class="plain" onClick={() => select(-1)}>
+      <Button class="plain" onClick={() => openUnit(-1)}>
         Close unit
       </Button>
     </>
@@ -92,21 +92,21 @@ function Neighbours({ unit, total }: { unit: number; total: number }) {
 }
 
 /** Maximum number of listed files; a shell command downloads all. */
-const MOST_FILES = 20;
+const MAX_FILES = 20;
 
-function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: number }) {
-  const { value: files, problem } = useRequest(() => outputs(artifact, unit));
+function OutputList({ job, artifact, unit }: { job: Job; artifact: string; unit: number }) {
+  const { value: files, problem } = useRequest(() => loadOutputs(artifact, unit));
   if (problem) return <ErrorMessage subject="Outputs" problem={problem} />;
   if (!files) return <LoadingRows rows={1} />;
   if (!files.length) return null;
-  const rest = files.length - MOST_FILES;
+  const rest = files.length - MAX_FILES;
   return (
     <div class="outputs">
       <h3>Outputs</h3>
       <ul>
-        {files.slice(0, MOST_FILES).map((file) => (
+        {files.slice(0, MAX_FILES).map((file) => (
           <li key={file.path}>
-            <Button class="link mono" onClick={() => void save(file)}>
+            <Button class="link mono" onClick={() => void saveFile(file)}>
               {file.path}
             </Button>{" "}
             <span class="num soft">{formatBytes(file.bytes)}</span>
@@ -122,13 +122,13 @@ function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: nu
 }
 
 /** Maximum size of a download in bytes, because browsers keep files in memory until they are saved. */
-const MOST_BYTES = 512 << 20;
+const MAX_BYTES = 512 << 20;
 
-async function save(file: Output): Promise<void> {
+async function saveFile(file: OutputFile): Promise<void> {
   const name = file.path.split("/").at(-1) ?? file.path;
   try {
-    if (file.bytes > MOST_BYTES) throw new Error(`${formatBytes(file.bytes)} are too many for a page`);
-    download(name, await content(file));
+    if (file.bytes > MAX_BYTES) throw new Error(`${formatBytes(file.bytes)} are too many for a page`);
+    download(name, await loadContent(file));
   } catch (error) {
     showError(`Save ${name}`, error);
   }

@@ -10,11 +10,11 @@ import { LongTable } from "../../ui/long-table";
 import { LoadingRows, type Column, numberColumn } from "../../ui/table";
 import { showError, showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { only, select } from "./grid";
-import type { Programs } from "./model/programs";
+import { toggleStateFilter, openUnit } from "./grid";
+import type { ProgramUnits } from "./model/programs";
 import { state } from "./model/state";
-import { ending, PAGE, UNIT_STATES, units, valueText } from "./model/units";
-import { UnitWord } from "./sign";
+import { describeExit, PAGE_SIZE, UNIT_STATES, loadUnits, formatValue } from "./model/units";
+import { UnitStateLabel } from "./unit-state";
 
 const COLUMNS: Column<Unit>[] = [
   {
@@ -22,39 +22,39 @@ const COLUMNS: Column<Unit>[] = [
     title: "unit",
     isNumeric: true,
     cell: ({ unit }) => (
-      <Button class="link num" aria-label={`Log of unit ${unit}`} onClick={() => select(unit)}>
+      <Button class="link num" aria-label={`Log of unit ${unit}`} onClick={() => openUnit(unit)}>
         {formatInteger(unit)}
       </Button>
     ),
   },
-  { id: "state", title: "state", cell: (unit) => <UnitWord of={unit.state} /> },
-  { id: "exit", title: "ended by", cell: ending },
+  { id: "state", title: "state", cell: (unit) => <UnitStateLabel state={unit.state} /> },
+  { id: "exit", title: "ended by", cell: describeExit },
   numberColumn("seconds", "time", (unit) => formatSeconds(unit.seconds)),
   numberColumn("attempts", "attempts", (unit) => (unit.attempts ? formatInteger(unit.attempts) : "")),
   { id: "worker", title: "worker", cell: (unit) => <span class="mono soft">{unit.worker}</span> },
-  { id: "value", title: "value", cell: ({ value }) => <code class="clip">{valueText(value)}</code> },
+  { id: "value", title: "value", cell: ({ value }) => <code class="clip">{formatValue(value)}</code> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
 ];
 
-export function UnitTable({ job, programs }: { job: Job; programs: Programs }) {
+export function UnitTable({ job, programs }: { job: Job; programs: ProgramUnits }) {
   const [wanted, from] = [state.units.value, state.from.value];
   const { value: answer, problem } = useRequest(
-    (signal) => units(job.job_id, from, PAGE, wanted, signal),
+    (signal) => loadUnits(job.job_id, from, PAGE_SIZE, wanted, signal),
     [job.job_id, wanted, from, programs.changes.value],
   );
   return (
     <div class="stack">
-      <Bar job={job} answer={answer} />
+      <TableToolbar job={job} answer={answer} />
       {problem && <ErrorMessage subject="Units" problem={problem} />}
-      {answer ? <List key={`${wanted} ${from}`} rows={answer.units} /> : !problem && <LoadingRows rows={6} />}
+      {answer ? <UnitRows key={`${wanted} ${from}`} rows={answer.units} /> : !problem && <LoadingRows rows={6} />}
     </div>
   );
 }
 
 /** First units of the previous pages. */
-const before: number[] = [];
+const previousPages: number[] = [];
 
-function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
+function TableToolbar({ job, answer }: { job: Job; answer: Units | undefined }) {
   const busy = useSignal(false);
   const rows = answer?.units ?? [];
   const [first, last] = [rows[0]?.unit, rows.at(-1)?.unit];
@@ -66,7 +66,7 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
   };
   const save = async () => {
     busy.value = true;
-    await saved(job.job_id, state.units.peek()).catch((error: unknown) => showError("Save as CSV", error));
+    await saveUnits(job.job_id, state.units.peek()).catch((error: unknown) => showError("Save as CSV", error));
     busy.value = false;
   };
   return (
@@ -75,7 +75,7 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
         State{" "}
         <select
           value={filtered ?? ""}
-          onChange={(event) => only((event.currentTarget.value || state.units.peek()) as UnitState)}
+          onChange={(event) => toggleStateFilter((event.currentTarget.value || state.units.peek()) as UnitState)}
         >
           <option value="">any</option>
           {UNIT_STATES.map((name) => (
@@ -91,17 +91,17 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
           : `Units ${formatInteger(first)} to ${formatInteger(last)}: ` +
             `${formatInteger(rows.length)} of ${formatInteger(all)}`}
       </span>
-      <Button disabled={!state.from.value} onClick={() => go(before.pop() ?? 0)}>
-        Previous {formatInteger(PAGE)}
+      <Button disabled={!state.from.value} onClick={() => go(previousPages.pop() ?? 0)}>
+        Previous {formatInteger(PAGE_SIZE)}
       </Button>
       <Button
-        disabled={rows.length < PAGE || last === undefined || last + 1 >= (answer?.total ?? 0)}
+        disabled={rows.length < PAGE_SIZE || last === undefined || last + 1 >= (answer?.total ?? 0)}
         onClick={() => {
-          before.push(state.from.peek());
+          previousPages.push(state.from.peek());
           go((last ?? 0) + 1);
         }}
       >
-        Next {formatInteger(PAGE)}
+        Next {formatInteger(PAGE_SIZE)}
       </Button>
       <Button disabled={busy.value || !rows.length} onClick={() => void save()}>
         Save as CSV
@@ -111,13 +111,13 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
 }
 
 /** Save all units, or those in one state, as a file. */
-async function saved(job: string, wanted: string): Promise<void> {
+async function saveUnits(job: string, wanted: string): Promise<void> {
   const rows: Unit[] = [];
   for (let from = 0; ; ) {
-    const page = await units(job, from, PAGE, wanted);
+    const page = await loadUnits(job, from, PAGE_SIZE, wanted);
     rows.push(...page.units);
     const last = page.units.at(-1);
-    if (page.units.length < PAGE || !last || last.unit + 1 >= page.total) break;
+    if (page.units.length < PAGE_SIZE || !last || last.unit + 1 >= page.total) break;
     from = last.unit + 1;
   }
   const head = ["unit", "state", "exit", "reason", "seconds", "attempts", "worker", "value", "error", "artifact"];
@@ -129,7 +129,7 @@ async function saved(job: string, wanted: string): Promise<void> {
     row.seconds,
     row.attempts,
     row.worker,
-    valueText(row.value),
+    formatValue(row.value),
     row.error,
     row.artifact,
   ]);
@@ -137,7 +137,7 @@ async function saved(job: string, wanted: string): Promise<void> {
   showToast(`Saved ${formatInteger(rows.length)} units`);
 }
 
-function List({ rows }: { rows: readonly Unit[] }) {
+function UnitRows({ rows }: { rows: readonly Unit[] }) {
   if (!rows.length) return <p class="soft">No unit is in this state.</p>;
   return (
     <LongTable

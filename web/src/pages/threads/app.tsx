@@ -9,12 +9,12 @@ import { lazy, firstPaint } from "../../ui/lazy";
 import { Page } from "../../ui/page";
 import EXAMPLE from "./example.json?url";
 import { Setup } from "./setup";
-import { main, run, saving, say, showExample, state, type Example } from "./model/state";
+import { mainTrace, run, isSaveDialogOpen, addMessage, showExample, state, type Example } from "./model/state";
 
-const Desk = lazy(() => import("./desk").then((part) => part.Desk));
+const Workspace = lazy(() => import("./workspace").then((part) => part.Workspace));
 const SaveDialog = lazy(() => import("./save").then((part) => part.SaveDialog));
 
-function titled(): void {
+function setTitle(): void {
   const job = run.job.value;
   const active = job && ["queued", "running", "finishing"].includes(job.state);
   const lanes = snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner").length;
@@ -23,32 +23,35 @@ function titled(): void {
     `- Threads Cluster`;
 }
 
-let brought: Promise<Example> | undefined;
+let exampleRequest: Promise<Example> | undefined;
 
 /** Show the example if the URL names neither a job nor a file. */
-function exemplify(): void {
-  const { loaded, loading, problem } = main.value.value;
+function loadExample(): void {
+  const { loaded, isLoading: loading, problem } = mainTrace.value.value;
   if (state.job.value || loaded || loading || problem) return;
-  brought ??= fetch(EXAMPLE).then((answer) => answer.json() as Promise<Example>);
+  exampleRequest ??= fetch(EXAMPLE).then((answer) => answer.json() as Promise<Example>);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  showExample(brought, still).catch(() => (brought = undefined)); // the presets work without the example
+  showExample(exampleRequest, still).catch(() => (exampleRequest = undefined)); // the presets work without the example
 }
 
 export function ThreadsPage() {
   useEffect(() => {
-    say("Threads Cluster: a program of threads that spawn threads, on a simulated machine");
-    return bindShortcuts({ E: { text: "save and open files", run: () => (saving.value = true) } });
+    addMessage("Threads Cluster: a program of threads that spawn threads, on a simulated machine");
+    return bindShortcuts({ E: { text: "save and open files", run: () => (isSaveDialogOpen.value = true) } });
   }, []);
-  useEffect(() => effect(titled), []);
+  useEffect(() => effect(setTitle), []);
   useEffect(() => {
-    void firstPaint.then(() => effect(exemplify));
+    void firstPaint.then(() => effect(loadExample));
   }, []);
   return (
     <Page current="threads">
       <h1 class="visually-hidden">Threads</h1>
       <Setup />
-      {(state.job.value || main.value.value.loaded || main.value.value.loading || main.value.value.problem) && <Desk />}
-      {saving.value && <SaveDialog />}
+      {(state.job.value ||
+        mainTrace.value.value.loaded ||
+        mainTrace.value.value.isLoading ||
+        mainTrace.value.value.problem) && <Workspace />}
+      {isSaveDialogOpen.value && <SaveDialog />}
     </Page>
   );
 }

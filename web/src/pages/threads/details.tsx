@@ -1,28 +1,30 @@
 /** The selected thread: its identity, lifetime and slices. */
 
 import { formatCompact, formatInteger } from "../../lib/format";
-import { us } from "./model/log";
+import { formatMicroseconds } from "./model/log";
 import { coreOf, NO_CORE, threadName, NONE, threadPath, threadSlices, STOLEN } from "../../timeline/model";
 import { childrenOf } from "../../timeline/tree";
 import { viewAround } from "../../timeline/view";
-import { loaded, pick, picked, see, state, until } from "./model/state";
+import { loaded, selectThread, selectedThread, setView, state, endTime } from "./model/state";
 import { Button } from "../../ui/button";
 
 /** Maximum number of listed children. */
-const NAMED = 12;
+const MAX_CHILDREN = 12;
 
-export function zoomToPicked(): void {
-  const [opened, thread] = [loaded.peek(), picked.peek()];
+export function zoomToSelected(): void {
+  const [opened, thread] = [loaded.peek(), selectedThread.peek()];
   if (!opened || thread === NONE) return;
   const { threads } = opened.trace;
   const end = threads.endedAt[thread] as number;
-  see(viewAround(threads.readyAt[thread] as number, Number.isFinite(end) ? end : opened.trace.until, until.peek()));
+  setView(
+    viewAround(threads.readyAt[thread] as number, Number.isFinite(end) ? end : opened.trace.until, endTime.peek()),
+  );
   state.commit();
 }
 
 export function Details() {
   const opened = loaded.value;
-  const thread = picked.value;
+  const thread = selectedThread.value;
   if (!opened) return null;
   if (thread === NONE) {
     const wrong = state.pick.value !== "";
@@ -44,7 +46,7 @@ export function Details() {
   const stolen = (trace.flags[first] as number) & STOLEN ? trace.steals.thread.indexOf(thread) : -1;
   const cores = [...new Set(slices.map((each) => coreOf(trace, each)))];
   const link = (each: number) => (
-    <Button class="link num" key={each} onClick={() => pick(each)}>
+    <Button class="link num" key={each} onClick={() => selectThread(each)}>
       {threadPath(threads, each)}
     </Button>
   );
@@ -55,7 +57,7 @@ export function Details() {
         <h2>{threadName(threads, thread)}</h2>
         <span class="num soft">{threadPath(threads, thread)}</span>
         <span class="grow" />
-        <Button onClick={zoomToPicked}>Zoom to it</Button>
+        <Button onClick={zoomToSelected}>Zoom to it</Button>
       </div>
       <dl>
         <div>
@@ -68,11 +70,13 @@ export function Details() {
         </div>
         <div>
           <dt>created</dt>
-          <dd class="num">{us(threads.readyAt[thread] as number)}</dd>
+          <dd class="num">{formatMicroseconds(threads.readyAt[thread] as number)}</dd>
         </div>
         <div>
           <dt>waited</dt>
-          <dd class="num">{us((threads.startedAt[thread] as number) - (threads.readyAt[thread] as number))}</dd>
+          <dd class="num">
+            {formatMicroseconds((threads.startedAt[thread] as number) - (threads.readyAt[thread] as number))}
+          </dd>
         </div>
         <div>
           <dt>ran on</dt>
@@ -83,7 +87,7 @@ export function Details() {
         </div>
         <div>
           <dt>work</dt>
-          <dd class="num">{us(threads.work[thread] as number)}</dd>
+          <dd class="num">{formatMicroseconds(threads.work[thread] as number)}</dd>
         </div>
         <div>
           <dt>stolen</dt>
@@ -92,7 +96,11 @@ export function Details() {
         <div>
           <dt>ended</dt>
           <dd class="num">
-            {Number.isFinite(ended) ? us(ended) : trace.deadlocked ? "never: deadlock" : "after the trace"}
+            {Number.isFinite(ended)
+              ? formatMicroseconds(ended)
+              : trace.deadlocked
+                ? "never: deadlock"
+                : "after the trace"}
           </dd>
         </div>
         <div>
@@ -106,7 +114,7 @@ export function Details() {
           <dd>
             {children.length === 0
               ? "none"
-              : children.length > NAMED
+              : children.length > MAX_CHILDREN
                 ? formatInteger(children.length)
                 : [...children].map((each) => <span key={each}>{link(each)} </span>)}
             {(threads.requestedChildren[thread] as number) > children.length && (

@@ -24,34 +24,34 @@ import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { isDark, token } from "../../lib/theme";
 import type { LoadedTrace } from "../../timeline/load";
 import { lastStartedSlice } from "../../timeline/sums";
-import { lineOf, us } from "./model/log";
+import { createLine, formatMicroseconds } from "./model/log";
 import { countUpTo, coreOf, ancestorsOf, NONE } from "../../timeline/model";
-import { glance } from "./model/statistics";
+import { computeSummary } from "./model/statistics";
 import { childrenOf } from "../../timeline/tree";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import {
-  cursor,
+  cursorTime,
   loaded,
-  mark,
-  mode,
+  markRange,
+  colorMode,
   otherLoaded,
-  pick,
-  picked,
+  selectThread,
+  selectedThread,
   playhead,
-  playing,
-  range,
-  see,
-  slice,
+  isPlaying,
+  markedRange,
+  setView,
+  selectedSlice,
   state,
-  until,
+  endTime,
   view,
 } from "./model/state";
 
-const paint = computed(() => createPalette(mode.value, isDark.value, loaded.value?.index.maxDepth));
+const lanePalette = computed(() => createPalette(colorMode.value, isDark.value, loaded.value?.index.maxDepth));
 /** Height for the lanes; two pictures share the screen. */
-const room = computed(() => (otherLoaded.value ? HALF_HEIGHT : FULL_HEIGHT));
-const inks = computed(() => {
+const laneAreaHeight = computed(() => (otherLoaded.value ? HALF_HEIGHT : FULL_HEIGHT));
+const lineColors = computed(() => {
   void isDark.value;
   return {
     ink: token("ink"),
@@ -64,63 +64,75 @@ const inks = computed(() => {
 });
 
 /** Ancestors and children of the selected thread, unless there are too many. */
-const family = computed(() => {
+const selectedFamily = computed(() => {
   const opened = loaded.value;
-  if (!opened || picked.value === NONE) return [];
-  return [...ancestorsOf(opened.trace.threads, picked.value), ...childrenOf(opened.tree, picked.value)].filter(
-    (each) => each !== picked.value,
-  );
+  if (!opened || selectedThread.value === NONE) return [];
+  return [
+    ...ancestorsOf(opened.trace.threads, selectedThread.value),
+    ...childrenOf(opened.tree, selectedThread.value),
+  ].filter((each) => each !== selectedThread.value);
 });
 
-function sceneOf(opened: LoadedTrace, first: boolean): Scene {
+function createScene(opened: LoadedTrace, first: boolean): Scene {
   return {
     loaded: opened,
     view: view.value,
-    mode: mode.value,
-    palette: paint.value,
-    colors: inks.value,
-    range: range.value,
+    mode: colorMode.value,
+    palette: lanePalette.value,
+    colors: lineColors.value,
+    range: markedRange.value,
     playhead: playhead.value,
-    cursor: cursor.value,
+    cursor: cursorTime.value,
     hasArrows: state.steals.value,
     criticalPath: state.critical.value ? opened.critical.path : [],
-    selectedThread: first ? picked.value : NONE,
-    family: first ? family.value : [],
-    room: room.value,
+    selectedThread: first ? selectedThread.value : NONE,
+    family: first ? selectedFamily.value : [],
+    room: laneAreaHeight.value,
     scale: devicePixelRatio || 1,
   };
 }
 
 /** Height in pixels of the scheduler's name above lanes in a file. */
-const NAME = 20;
+const NAME_HEIGHT = 20;
 
 /** Return the height in pixels of lanes with their name, and of the overview above the first lanes. */
-export function tallOf({ trace }: LoadedTrace, first: boolean): number {
-  return NAME + frameHeight(createFrame(1, trace.cores, room.peek())) + (first ? OVERVIEW_HEIGHT : 0);
+export function pictureHeight({ trace }: LoadedTrace, first: boolean): number {
+  return NAME_HEIGHT + frameHeight(createFrame(1, trace.cores, laneAreaHeight.peek())) + (first ? OVERVIEW_HEIGHT : 0);
 }
 
 /** Draw the lanes of a replica with their name for a file. */
-export function drawNamed(context: CanvasRenderingContext2D, width: number, opened: LoadedTrace, first: boolean): void {
-  const scene = { ...sceneOf(opened, first), cursor: undefined, scale: 2 };
+export function drawWithName(
+  context: CanvasRenderingContext2D,
+  width: number,
+  opened: LoadedTrace,
+  first: boolean,
+): void {
+  const scene = { ...createScene(opened, first), cursor: undefined, scale: 2 };
   context.save();
   if (first) {
     drawOverview(context, width, scene);
     context.translate(0, OVERVIEW_HEIGHT);
   }
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  context.fillStyle = inks.peek().ink;
+  context.fillStyle = lineColors.peek().ink;
   context.textAlign = "left";
   context.textBaseline = "middle";
-  context.fillText(`${opened.trace.scheduler.replaceAll("_", " ")}, ${us(opened.trace.until)}`, 0, NAME / 2);
-  context.translate(0, NAME);
+  context.fillText(
+    `${opened.trace.scheduler.replaceAll("_", " ")}, ${formatMicroseconds(opened.trace.until)}`,
+    0,
+    NAME_HEIGHT / 2,
+  );
+  context.translate(0, NAME_HEIGHT);
   drawLanes(context, width, scene);
   context.restore();
 }
 
 // -- overview ---------------------------------------------------------------------------------------------------------
 
-export function Overview({ from }: { from: ReadonlySignal<LoadedTrace | undefined> }) {
-  const canvas = useCanvas((context, width) => from.value && drawOverview(context, width, sceneOf(from.value, true)));
+export function Overview({ trace: from }: { trace: ReadonlySignal<LoadedTrace | undefined> }) {
+  const canvas = useCanvas(
+    (context, width) => from.value && drawOverview(context, width, createScene(from.value, true)),
+  );
   const held = useRef<number | undefined>(undefined);
   const opened = from.value;
   if (!opened) return null;
@@ -133,26 +145,31 @@ export function Overview({ from }: { from: ReadonlySignal<LoadedTrace | undefine
     if (held.current === undefined) return;
     const now = time(event);
     const [low, high] = [Math.min(held.current, now), Math.max(held.current, now)];
-    if (high - low > trace.until / 200) see({ t0: low, t1: high });
+    if (high - low > trace.until / 200) setView({ t0: low, t1: high });
     else center(now);
   };
   const center = (at: number) => {
     const wide = view.peek().t1 - view.peek().t0;
-    see({ t0: at - wide / 2, t1: at + wide / 2 });
+    setView({ t0: at - wide / 2, t1: at + wide / 2 });
   };
   const done = () => {
     if (held.current !== undefined) state.commit();
     held.current = undefined;
   };
-  const mean = glance(trace, index, 0, trace.until).busyCores;
+  const mean = computeSummary(trace, index, 0, trace.until).busyCores;
   const summary =
-    `Busy cores over the whole trace of ${us(trace.until)}: ${mean.toFixed(2)} of ${trace.cores} ` +
-    `on average. The lanes show ${us(Math.max(0, view.value.t0))} to ${us(Math.min(trace.until, view.value.t1))}.`;
+    `Busy cores over the whole trace of ${formatMicroseconds(trace.until)}: ${mean.toFixed(2)} of ${trace.cores} ` +
+    `on average. The lanes show ${formatMicroseconds(Math.max(0, view.value.t0))} to ` +
+    `${formatMicroseconds(Math.min(trace.until, view.value.t1))}.`;
   const twin = () => ({
     head: ["from", "to", "busy cores"],
     rows: Array.from({ length: 50 }, (_, place) => {
       const [t0, t1] = [(place * trace.until) / 50, ((place + 1) * trace.until) / 50];
-      return [us(t0), us(t1), glance(trace, index, t0, t1).busyCores.toFixed(2)];
+      return [
+        formatMicroseconds(t0),
+        formatMicroseconds(t1),
+        computeSummary(trace, index, t0, t1).busyCores.toFixed(2),
+      ];
     }),
   });
   return (
@@ -178,27 +195,27 @@ export function Overview({ from }: { from: ReadonlySignal<LoadedTrace | undefine
 // -- lanes ------------------------------------------------------------------------------------------------------------
 
 /** Return the center for zooming without a pointer. */
-function middle(): number {
-  return cursor.peek() ?? (view.peek().t0 + view.peek().t1) / 2;
+function zoomCenter(): number {
+  return cursorTime.peek() ?? (view.peek().t0 + view.peek().t1) / 2;
 }
 
-export function zoom(factor: number): void {
-  see(zoomView(view.peek(), factor, middle(), until.peek()));
+export function zoomBy(factor: number): void {
+  setView(zoomView(view.peek(), factor, zoomCenter(), endTime.peek()));
 }
 
-export function pan(share: number): void {
-  see(panView(view.peek(), share, until.peek()));
+export function panBy(share: number): void {
+  setView(panView(view.peek(), share, endTime.peek()));
 }
 
 /** Select the next or previous slice of the same core, or the simultaneous slice of a neighboring core. */
-export function step(along: number, across: number): void {
+export function selectNeighbor(along: number, across: number): void {
   const opened = loaded.peek();
   if (!opened) return;
   const { trace, index } = opened;
-  const from = slice.peek();
+  const from = selectedSlice.peek();
   const { t0, t1 } = view.peek();
   if (from === NONE) {
-    choose(opened, lastStartedSlice(trace, index, 0, (t0 + t1) / 2));
+    selectSlice(opened, lastStartedSlice(trace, index, 0, (t0 + t1) / 2));
     return;
   }
   const core = coreOf(trace, from) + across;
@@ -207,23 +224,23 @@ export function step(along: number, across: number): void {
   const next = across
     ? Math.max(trace.lanes[core] as number, lastStartedSlice(trace, index, core, time))
     : from + along;
-  if (next >= (trace.lanes[core] as number) && next < (trace.lanes[core + 1] as number)) choose(opened, next);
+  if (next >= (trace.lanes[core] as number) && next < (trace.lanes[core + 1] as number)) selectSlice(opened, next);
 }
 
-function choose({ trace }: LoadedTrace, at: number): void {
+function selectSlice({ trace }: LoadedTrace, at: number): void {
   if (!(at >= 0 && at < trace.start.length)) return;
-  slice.value = at;
-  pick(trace.thread[at] as number, at);
-  slice.value = at;
+  selectedSlice.value = at;
+  selectThread(trace.thread[at] as number, at);
+  selectedSlice.value = at;
   const [start, end, { t0, t1 }] = [trace.start[at] as number, trace.end[at] as number, view.peek()];
-  if (start < t0 || end > t1) see({ t0: (start + end) / 2 - (t1 - t0) / 2, t1: (start + end) / 2 + (t1 - t0) / 2 });
+  if (start < t0 || end > t1) setView({ t0: (start + end) / 2 - (t1 - t0) / 2, t1: (start + end) / 2 + (t1 - t0) / 2 });
 }
 
-const ARROWS: Shortcuts = {
-  Left: { text: "previous slice on the core", run: () => step(-1, 0) },
-  Right: { text: "next slice on the core", run: () => step(1, 0) },
-  Up: { text: "slice on the core above", run: () => step(0, -1) },
-  Down: { text: "slice on the core below", run: () => step(0, 1) },
+const ARROW_SHORTCUTS: Shortcuts = {
+  Left: { text: "previous slice on the core", run: () => selectNeighbor(-1, 0) },
+  Right: { text: "next slice on the core", run: () => selectNeighbor(1, 0) },
+  Up: { text: "slice on the core above", run: () => selectNeighbor(0, -1) },
+  Down: { text: "slice on the core below", run: () => selectNeighbor(0, 1) },
 };
 
 /** Scroll to the details, which are below the picture on phones. */
@@ -231,16 +248,16 @@ function showDetails(): void {
   document.querySelector(".details")?.scrollIntoView({ block: "nearest" });
 }
 
-type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
+type PointerDrag = { kind: "pan" | "range"; x: number; time: number; hasMoved: boolean };
 
 /** Handle pointer and wheel of a picture, including pinch gestures. */
-function useHands(opened: LoadedTrace | undefined, first: boolean) {
-  const grip = useRef<Grip | undefined>(undefined);
+function usePointer(opened: LoadedTrace | undefined, first: boolean) {
+  const grip = useRef<PointerDrag | undefined>(undefined);
   const fingers = useRef(new Map<number, number>());
   const element = useRef<HTMLDivElement>(null);
   const place = (event: { clientX: number; clientY: number }) => {
     const box = (element.current as HTMLElement).getBoundingClientRect();
-    const frame = createFrame(box.width, opened?.trace.cores ?? 1, room.peek());
+    const frame = createFrame(box.width, opened?.trace.cores ?? 1, laneAreaHeight.peek());
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     return { frame, x, y, time: timeAt(frame, view.peek(), x) };
   };
@@ -252,13 +269,13 @@ function useHands(opened: LoadedTrace | undefined, first: boolean) {
       event.preventDefault();
       const scale = event.deltaMode === 1 ? 30 : 1;
       if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
-        return pan(((event.deltaX || event.deltaY) * scale) / 1000);
-      see(
+        return panBy(((event.deltaX || event.deltaY) * scale) / 1000);
+      setView(
         zoomView(
           view.peek(),
           1.0015 ** (event.deltaY * scale * (event.ctrlKey ? 4 : 1)),
           place(event).time,
-          until.peek(),
+          endTime.peek(),
         ),
       );
     };
@@ -272,45 +289,46 @@ function useHands(opened: LoadedTrace | undefined, first: boolean) {
     const center = place({ clientX: (one + two) / 2, clientY: 0 }).time;
     fingers.current.set(event.pointerId, event.clientX);
     const [left, right] = [...fingers.current.values()] as [number, number];
-    if (before > 10) see(zoomView(view.peek(), before / Math.max(10, Math.abs(left - right)), center, until.peek()));
+    if (before > 10)
+      setView(zoomView(view.peek(), before / Math.max(10, Math.abs(left - right)), center, endTime.peek()));
   };
   const down = (event: PointerEvent) => {
     if (!opened || event.button > 0) return;
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
     fingers.current.set(event.pointerId, event.clientX);
     const { x, time } = place(event);
-    grip.current = { kind: event.shiftKey ? "range" : "pan", x, time, moved: false };
+    grip.current = { kind: event.shiftKey ? "range" : "pan", x, time, hasMoved: false };
   };
   const move = (event: PointerEvent) => {
     if (!opened) return;
     const { frame, x, time } = place(event);
-    cursor.value = x >= frame.left ? time : undefined;
+    cursorTime.value = x >= frame.left ? time : undefined;
     const held = grip.current;
     if (fingers.current.size === 2 && fingers.current.has(event.pointerId)) {
-      if (held) held.moved = true;
+      if (held) held.hasMoved = true;
       return pinch(event);
     }
     if (!held) return;
-    if (Math.abs(x - held.x) > 3) held.moved = true;
-    if (!held.moved) return;
-    if (held.kind === "range") mark({ t0: Math.min(held.time, time), t1: Math.max(held.time, time) });
-    else see(panView(view.peek(), (held.time - time) / (view.peek().t1 - view.peek().t0), until.peek()));
+    if (Math.abs(x - held.x) > 3) held.hasMoved = true;
+    if (!held.hasMoved) return;
+    if (held.kind === "range") markRange({ t0: Math.min(held.time, time), t1: Math.max(held.time, time) });
+    else setView(panView(view.peek(), (held.time - time) / (view.peek().t1 - view.peek().t0), endTime.peek()));
   };
   const up = (event: PointerEvent) => {
     fingers.current.delete(event.pointerId);
     const held = grip.current;
     grip.current = undefined;
     if (!held || !opened || event.type === "pointercancel") return;
-    if (held.moved) return state.commit();
+    if (held.hasMoved) return state.commit();
     const { frame, x, y } = place(event);
     const at = sliceAt(opened, frame, view.peek(), x, y);
-    if (first) pick(at === NONE ? NONE : (opened.trace.thread[at] as number), at);
-    if (at === NONE && !event.shiftKey && first) mark(undefined);
+    if (first) selectThread(at === NONE ? NONE : (opened.trace.thread[at] as number), at);
+    if (at === NONE && !event.shiftKey && first) markRange(undefined);
     state.commit();
     if (event.pointerType === "touch" && at !== NONE) requestAnimationFrame(showDetails);
   };
   const leave = () => {
-    if (!grip.current) cursor.value = undefined;
+    if (!grip.current) cursorTime.value = undefined;
   };
   return {
     element,
@@ -319,27 +337,33 @@ function useHands(opened: LoadedTrace | undefined, first: boolean) {
   };
 }
 
-export function Lanes({ from, first }: { from: ReadonlySignal<LoadedTrace | undefined>; first: boolean }) {
-  const canvas = useCanvas((context, width) => from.value && drawLanes(context, width, sceneOf(from.value, first)));
+export function Lanes({
+  trace: from,
+  isFirst: first,
+}: {
+  trace: ReadonlySignal<LoadedTrace | undefined>;
+  isFirst: boolean;
+}) {
+  const canvas = useCanvas((context, width) => from.value && drawLanes(context, width, createScene(from.value, first)));
   const opened = from.value;
-  const hands = useHands(opened, first);
+  const hands = usePointer(opened, first);
   const under = useSignal(NONE);
   const stop = useRef(() => {});
   if (!opened) return null;
   const { trace } = opened;
   const { t0, t1 } = view.value;
-  const seen = `${us(Math.max(0, t0))} to ${us(Math.min(trace.until, t1))}`;
+  const seen = `${formatMicroseconds(Math.max(0, t0))} to ${formatMicroseconds(Math.min(trace.until, t1))}`;
   const summary =
     `Lanes of ${trace.cores} cores, ${trace.scheduler.replaceAll("_", " ")}, replica ` +
-    `${trace.replica}, ${seen}: ${describe(opened, t0, t1)}`;
+    `${trace.replica}, ${seen}: ${describeWindow(opened, t0, t1)}`;
   const hover = (event: PointerEvent) => {
     hands.on.onPointerMove(event);
     const { frame, x, y } = hands.place(event);
     under.value = coreAt(frame, y) === undefined ? NONE : sliceAt(opened, frame, view.peek(), x, y);
   };
-  const height = frameHeight(createFrame(globalThis.innerWidth, trace.cores, room.value));
+  const height = frameHeight(createFrame(globalThis.innerWidth, trace.cores, laneAreaHeight.value));
   return (
-    <Figure summary={summary} getTable={() => twinOf(opened, t0, t1)}>
+    <Figure summary={summary} getTable={() => createTable(opened, t0, t1)}>
       <div
         class="lanes"
         ref={hands.element}
@@ -352,41 +376,48 @@ export function Lanes({ from, first }: { from: ReadonlySignal<LoadedTrace | unde
         style={{ height: `${height}px` }}
         {...hands.on}
         onPointerMove={hover}
-        onFocus={() => (stop.current = bindShortcuts(ARROWS))}
+        onFocus={() => (stop.current = bindShortcuts(ARROW_SHORTCUTS))}
         onBlur={() => stop.current()}
       >
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {describeSlice(opened, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
+        {describeSlice(opened, under.value !== NONE ? under.value : first ? selectedSlice.value : NONE) ??
+          (first ? POINTER_HINT : "")}
       </p>
     </Figure>
   );
 }
 
-const HELP = matchMedia("(pointer: coarse)").matches
+const POINTER_HINT = matchMedia("(pointer: coarse)").matches
   ? "Drag to pan, pinch to zoom, tap a slice for its thread."
   : "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread.";
 
-function describe({ trace, index }: LoadedTrace, t0: number, t1: number): string {
-  const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
+function describeWindow({ trace, index }: LoadedTrace, t0: number, t1: number): string {
+  const { busyCores, slices, steals } = computeSummary(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
   const cores = `${busyCores.toFixed(2)} cores busy on average`;
   return `${formatCount(slices, "slice")}, ${cores}, ${formatCount(steals, "steal")}.`;
 }
 
 function describeSlice({ trace }: LoadedTrace, at: number): string | undefined {
   if (at === NONE || at >= trace.start.length) return undefined;
-  const { name, path, text, time } = lineOf(trace, at);
-  return `${us(time)}: ${name}${path && ` (${path})`} ${text}`;
+  const { name, path, text, time } = createLine(trace, at);
+  return `${formatMicroseconds(time)}: ${name}${path && ` (${path})`} ${text}`;
 }
 
-function twinOf({ trace, index }: LoadedTrace, t0: number, t1: number) {
+function createTable({ trace, index }: LoadedTrace, t0: number, t1: number) {
   const rows: (string | number)[][] = [];
   for (const at of index.order) {
     if (rows.length > 500) break;
     if ((trace.end[at] as number) < t0 || (trace.start[at] as number) > t1) continue;
-    const { name, path, text, time } = lineOf(trace, at);
-    rows.push([us(time), us((trace.end[at] as number) - time), coreOf(trace, at), `${name} ${path}`, text]);
+    const { name, path, text, time } = createLine(trace, at);
+    rows.push([
+      formatMicroseconds(time),
+      formatMicroseconds((trace.end[at] as number) - time),
+      coreOf(trace, at),
+      `${name} ${path}`,
+      text,
+    ]);
   }
   return { head: ["begins", "lasts", "core", "thread", "what"], rows };
 }
@@ -413,26 +444,26 @@ export function Legend() {
       [0.5, "1 ms"],
       [1, "1 s"],
     ] as const,
-  }[mode.value];
+  }[colorMode.value];
   const many = countUpTo(steals.time, view.value.t1) - countUpTo(steals.time, view.value.t0);
   const perPixel = ((view.value.t1 - view.value.t0) / 1000 / trace.until) * (trace.start.length / trace.cores);
   return (
     <ul class="legend" aria-label="Legend">
       {scales.map(([level, text]) => (
         <li key={text}>
-          <i class="swatch" style={{ backgroundColor: cssColor(rampColor(paint.value, level)) }} />
+          <i class="swatch" style={{ backgroundColor: cssColor(rampColor(lanePalette.value, level)) }} />
           {text}
         </li>
       ))}
       {trace.kind.includes(3) && (
         <li>
-          <i class="swatch hatched" style={{ backgroundColor: cssColor(paint.value.steal) }} />
+          <i class="swatch hatched" style={{ backgroundColor: cssColor(lanePalette.value.steal) }} />
           idle (stealing)
         </li>
       )}
       {trace.kind.includes(1) && (
         <li>
-          <i class="swatch hatched down" style={{ backgroundColor: cssColor(paint.value.blocked) }} />
+          <i class="swatch hatched down" style={{ backgroundColor: cssColor(lanePalette.value.blocked) }} />
           blocked in join
         </li>
       )}
@@ -456,19 +487,19 @@ export function Legend() {
   );
 }
 
-export function fit(): void {
-  if (range.peek()) see(range.peek() as { t0: number; t1: number });
-  else see(fullView(until.peek()));
+export function fitView(): void {
+  if (markedRange.peek()) setView(markedRange.peek() as { t0: number; t1: number });
+  else setView(fullView(endTime.peek()));
   state.commit();
 }
 
 /** Scroll the view when the playhead leaves it. */
-export function useChase(): void {
+export function useFollowPlayhead(): void {
   useEffect(
     () =>
       playhead.subscribe((at) => {
         const { t0, t1 } = view.peek();
-        if (at !== undefined && playing.peek() && (at < t0 || at > t1)) see({ t0: at, t1: at + (t1 - t0) });
+        if (at !== undefined && isPlaying.peek() && (at < t0 || at > t1)) setView({ t0: at, t1: at + (t1 - t0) });
       }),
     [],
   );

@@ -3,41 +3,41 @@
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { formatClock, formatCount, formatInteger } from "../../lib/format";
-import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "./model/log";
+import { FILTER_HELP, createLine, findLines, MAX_LINES, parseFilter, formatMicroseconds } from "./model/log";
 import { NONE } from "../../timeline/model";
 import {
-  forgetMessages,
+  clearMessages,
   loaded,
   messages,
-  pick,
-  calmPlayhead as playhead,
-  calmRange as range,
+  selectThread,
+  slowPlayhead as playhead,
+  slowRange as range,
   state,
-  until,
+  endTime,
 } from "./model/state";
 import { Button } from "../../ui/button";
 
-const ROW = 22;
+const ROW_HEIGHT = 22;
 /** Time before which lines are hidden. */
-const cleared = signal(-1);
+const clearedUntil = signal(-1);
 
 export function clearLog(): void {
-  cleared.value = playhead.peek() ?? until.peek();
-  forgetMessages();
+  clearedUntil.value = playhead.peek() ?? endTime.peek();
+  clearMessages();
 }
 
-const visible = () => {
+const visibleLines = () => {
   if (!loaded.value) return { slices: [], more: false, wrong: "" };
   const { trace, index, tree } = loaded.value;
-  const wanted = tests(trace, tree, state.log.value);
+  const wanted = parseFilter(trace, tree, state.log.value);
   if (typeof wanted === "string") return { slices: [], more: false, wrong: wanted };
-  const to = Math.min(range.value?.t1 ?? Infinity, playhead.value ?? until.value);
-  const gone = cleared.value >= 0 && to >= cleared.value ? cleared.value + 1e-9 : 0;
-  return { ...lines(trace, index, Math.max(range.value?.t0 ?? 0, gone), to, wanted), wrong: "" };
+  const to = Math.min(range.value?.t1 ?? Infinity, playhead.value ?? endTime.value);
+  const gone = clearedUntil.value >= 0 && to >= clearedUntil.value ? clearedUntil.value + 1e-9 : 0;
+  return { ...findLines(trace, index, Math.max(range.value?.t0 ?? 0, gone), to, wanted), wrong: "" };
 };
 
 export function LogView() {
-  const shown = useComputed(visible).value;
+  const shown = useComputed(visibleLines).value;
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const tall = 320;
@@ -50,12 +50,12 @@ export function LogView() {
     const at = box.current as HTMLDivElement;
     top.value = at.scrollTop;
     // Scrolling up stops following until the end is visible again.
-    const end = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
+    const end = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW_HEIGHT;
     if (state.follow.peek() !== end && at.scrollHeight > at.clientHeight) state.follow.value = end;
   };
-  const first = Math.max(0, Math.floor(top.value / ROW) - 5);
+  const first = Math.max(0, Math.floor(top.value / ROW_HEIGHT) - 5);
   const places = Array.from(
-    { length: Math.max(0, Math.min(count - first, Math.ceil(tall / ROW) + 10)) },
+    { length: Math.max(0, Math.min(count - first, Math.ceil(tall / ROW_HEIGHT) + 10)) },
     (_, place) => first + place,
   );
   return (
@@ -91,7 +91,8 @@ export function LogView() {
         ) : (
           <>
             {formatCount(shown.slices.length, "line")}
-            {shown.more && `, the last ${formatInteger(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.
+            {shown.more && `, the last ${formatInteger(MAX_LINES)}: mark a range or filter for others`}. Knows{" "}
+            {FILTER_HELP}.
           </>
         )}
       </p>
@@ -105,12 +106,12 @@ export function LogView() {
         aria-live="off"
         style={{ height: `${tall}px` }}
       >
-        <div style={{ height: `${Math.max(1, count) * ROW}px`, position: "relative" }}>
+        <div style={{ height: `${Math.max(1, count) * ROW_HEIGHT}px`, position: "relative" }}>
           {count === 0 && (
             <p class="soft line">Nothing happened in this range. Start a job, play it, or widen the filter.</p>
           )}
           {places.map((place) => (
-            <Row place={place} slices={shown.slices} key={place} />
+            <LogRow index={place} slices={shown.slices} key={place} />
           ))}
         </div>
       </div>
@@ -118,27 +119,27 @@ export function LogView() {
   );
 }
 
-function Row({ place, slices }: { place: number; slices: readonly number[] }) {
-  const style = { top: `${place * ROW}px` };
-  const system = messages.value[place];
+function LogRow({ index, slices }: { index: number; slices: readonly number[] }) {
+  const style = { top: `${index * ROW_HEIGHT}px` };
+  const system = messages.value[index];
   if (system)
     return (
       <p class="line" style={style}>
         <span class="num soft">{formatClock(system.time)}</span> <b>system</b> {system.text}
       </p>
     );
-  const slice = slices[place - messages.value.length];
+  const slice = slices[index - messages.value.length];
   const trace = loaded.value?.trace;
   if (slice === undefined || !trace) return null;
-  const { time, name, path, depth, text } = lineOf(trace, slice);
+  const { time, name, path, depth, text } = createLine(trace, slice);
   const thread = trace.thread[slice] as number;
   return (
     <p class="line" style={style}>
-      <span class="num soft">{us(time)}</span>{" "}
+      <span class="num soft">{formatMicroseconds(time)}</span>{" "}
       {thread === NONE ? (
         <b>{name}</b>
       ) : (
-        <Button class="link num" onClick={() => pick(thread, slice)} title={path}>
+        <Button class="link num" onClick={() => selectThread(thread, slice)} title={path}>
           {name}
         </Button>
       )}{" "}

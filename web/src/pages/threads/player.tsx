@@ -1,22 +1,22 @@
 /** Playback of the replica at a chosen speed. */
 
-import { us } from "./model/log";
+import { formatMicroseconds } from "./model/log";
 import { playbackRate, sliderPosition, speedAtPosition } from "../../timeline/clock";
 import { Button } from "../../ui/button";
 import { showToast } from "../../ui/toast";
-import { loaded, play, playing, reset, seekTo, state, told, until } from "./model/state";
+import { loaded, togglePlay, isPlaying, resetView, seekTo, state, shownUntil, endTime } from "./model/state";
 
 export function resetWithUndo(): void {
-  const undo = reset();
+  const undo = resetView();
   showToast("Reset: showing the whole replica without range or selection", { text: "Undo", run: undo });
 }
 
-export function Player() {
+export function PlaybackControls() {
   if (!loaded.value) return null;
-  const on = playing.value;
+  const on = isPlaying.value;
   return (
     <div class="player row" role="group" aria-label="Playback">
-      <Button class="primary" onClick={play}>
+      <Button class="primary" onClick={togglePlay}>
         {on ? "Pause" : "Play"}
       </Button>
       <Button onClick={resetWithUndo}>Reset</Button>
@@ -28,11 +28,11 @@ export function Player() {
           min={0}
           max={1000}
           step={1}
-          value={Math.round((1000 * told.value) / until.value)}
-          aria-valuetext={us(told.value)}
-          onInput={(event) => seekTo((Number(event.currentTarget.value) / 1000) * until.value)}
+          value={Math.round((1000 * shownUntil.value) / endTime.value)}
+          aria-valuetext={formatMicroseconds(shownUntil.value)}
+          onInput={(event) => seekTo((Number(event.currentTarget.value) / 1000) * endTime.value)}
         />
-        <span class="num clock">{us(told.value)}</span>
+        <span class="num clock">{formatMicroseconds(shownUntil.value)}</span>
       </label>
       <label class="row speed">
         <span>speed</span>
@@ -42,10 +42,10 @@ export function Player() {
           max={100}
           step={5}
           value={sliderPosition(state.speed.value)}
-          aria-valuetext={`${us(playbackRate(state.speed.value, until.value))} per second`}
+          aria-valuetext={`${formatMicroseconds(playbackRate(state.speed.value, endTime.value))} per second`}
           onInput={(event) => (state.speed.value = speedAtPosition(Number(event.currentTarget.value)))}
         />
-        <span class="num">{us(playbackRate(state.speed.value, until.value))} per s</span>
+        <span class="num">{formatMicroseconds(playbackRate(state.speed.value, endTime.value))} per s</span>
       </label>
     </div>
   );

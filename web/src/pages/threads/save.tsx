@@ -2,109 +2,116 @@
 
 import { useSignal } from "@preact/signals";
 import { copyText, download } from "../../lib/export";
-import { assembled, chromeTrace, csvPieces } from "./model/export";
-import { us } from "./model/log";
+import { joinPieces, formatChromeTrace, formatCsv } from "./model/export";
+import { formatMicroseconds } from "./model/log";
 import { Button } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
 import { offerPicture, type Picture } from "../../ui/picture";
 import { showError, showToast } from "../../ui/toast";
 import type { LoadedTrace } from "../../timeline/load";
-import { drawNamed, tallOf } from "./lanes";
-import { described } from "./setup";
-import { loaded, openFile, otherLoaded, range, saving, state, until } from "./model/state";
+import { drawWithName, pictureHeight } from "./lanes";
+import { describeProgram } from "./setup";
+import { loaded, openFile, otherLoaded, markedRange, isSaveDialogOpen, state, endTime } from "./model/state";
 
-function nameOf(end: string): string {
+function fileNameOf(end: string): string {
   const trace = loaded.peek()?.trace;
   return `threads-${state.job.peek() || "example"}-replica-${trace?.replica ?? 0}.${end}`;
 }
 
-function note(): Record<string, unknown> {
+function createNote(): Record<string, unknown> {
   return {
     job: state.job.peek(),
     address: location.href,
-    window_us: range.peek() ? [range.peek()?.t0, range.peek()?.t1] : null,
+    window_us: markedRange.peek() ? [markedRange.peek()?.t0, markedRange.peek()?.t1] : null,
   };
 }
 
 async function saveText(pieces: Iterable<string>, type: string, end: string): Promise<void> {
   try {
-    download(nameOf(end), await assembled(pieces, type));
+    download(fileNameOf(end), await joinPieces(pieces, type));
   } catch (error) {
     showError("The file could not be written", error);
   }
 }
 
-function named(scheduler: string): string {
+function schedulerName(scheduler: string): string {
   return scheduler.replaceAll("_", " ");
 }
 
 /** Width of a saved picture in pixels. */
-const WIDE = 1200;
+const PICTURE_WIDTH = 1200;
 
 /** Return the overview and lanes, for both policies of a comparison. */
-function pictureOf(opened: LoadedTrace): Picture {
+function createPicture(opened: LoadedTrace): Picture {
   const all = [opened, ...(otherLoaded.peek() ? [otherLoaded.peek() as LoadedTrace] : [])];
   const { trace } = opened;
-  const tall = (place: number) => tallOf(all[place] as LoadedTrace, place === 0) + 12;
+  const tall = (place: number) => pictureHeight(all[place] as LoadedTrace, place === 0) + 12;
+  const schedulers = all.map(({ trace: { scheduler } }) => schedulerName(scheduler)).join(", ");
   return {
-    title: `Threads on ${trace.cores} cores: ${all.map(({ trace: { scheduler } }) => named(scheduler)).join(", ")}`,
-    lines: [described(trace.parameters), `replica ${trace.replica}`],
-    width: WIDE,
+    title: `Threads on ${trace.cores} cores: ${schedulers}`,
+    lines: [describeProgram(trace.parameters), `replica ${trace.replica}`],
+    width: PICTURE_WIDTH,
     height: all.reduce((sum, _, place) => sum + tall(place), 0),
     draw: (context) => {
       for (const [place, each] of all.entries()) {
-        drawNamed(context, WIDE, each, place === 0);
+        drawWithName(context, PICTURE_WIDTH, each, place === 0);
         context.translate(0, tall(place));
       }
     },
   };
 }
 
-function offerDrawn(): void {
+function offerLanesPicture(): void {
   const opened = loaded.peek();
-  if (opened) offerPicture(nameOf("").slice(0, -1), pictureOf(opened));
+  if (opened) offerPicture(fileNameOf("").slice(0, -1), createPicture(opened));
 }
 
 export function SaveDialog() {
   const busy = useSignal(false);
   const trace = loaded.value?.trace;
-  const [t0, t1] = [range.value?.t0 ?? 0, range.value?.t1 ?? until.value];
+  const [t0, t1] = [markedRange.value?.t0 ?? 0, markedRange.value?.t1 ?? endTime.value];
   const act = (work: () => Promise<void> | void) => async () => {
     busy.value = true;
     await work();
-    [busy.value, saving.value] = [false, false];
+    [busy.value, isSaveDialogOpen.value] = [false, false];
   };
   const open = async (file: File | undefined) => {
     if (!file) return;
-    saving.value = false;
+    isSaveDialogOpen.value = false;
     await openFile(file);
   };
   return (
-    <Dialog title="Save and open" onClose={() => (saving.value = false)}>
+    <Dialog title="Save and open" onClose={() => (isSaveDialogOpen.value = false)}>
       {trace && (
         <p class="soft">
-          {range.value ? `The marked range, ${us(t0)} to ${us(t1)}` : "The whole replica"}, with its parameters and this
-          address inside.
+          {markedRange.value
+            ? `The marked range, ${formatMicroseconds(t0)} to ${formatMicroseconds(t1)}`
+            : "The whole replica"}
+          , with its parameters and this address inside.
         </p>
       )}
       {trace && (
         <div class="stack">
           <Button
             disabled={busy.value}
-            onClick={act(() => saveText(chromeTrace(trace, t0, t1, note()), "application/json", "json"))}
+            onClick={act(() => saveText(formatChromeTrace(trace, t0, t1, createNote()), "application/json", "json"))}
           >
             Perfetto JSON: for ui.perfetto.dev
           </Button>
-          <Button disabled={busy.value} onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}>
+          <Button disabled={busy.value} onClick={act(() => saveText(formatCsv(trace, t0, t1), "text/csv", "csv"))}>
             CSV: one row per slice
           </Button>
-          <Button disabled={busy.value} onClick={act(offerDrawn)}>
+          <Button disabled={busy.value} onClick={act(offerLanesPicture)}>
             Picture: PNG or SVG
           </Button>
           <Button
             disabled={busy.value}
             onClick={act(() =>
-              download(nameOf("parameters.json"), `${JSON.stringify(trace.parameters, null, 2)}\n`, "application/json"),
+              download(
+                fileNameOf("parameters.json"),
+                `${JSON.stringify(trace.parameters, null, 2)}\n`,
+                "application/json",
+              ),
             )}
           >
             Parameters: JSON for cluster submit

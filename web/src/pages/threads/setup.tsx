@@ -16,24 +16,24 @@ import { StateLabel } from "../../ui/state";
 import { LoadingRows } from "../../ui/table";
 import { showError } from "../../ui/toast";
 import PRESETS from "./model/presets.json";
-import { applying, expectedThreads } from "./model/result";
-import { draft, loaded, main, run, start, state, unknown } from "./model/state";
+import { applicableSchema, expectedThreads } from "./model/result";
+import { draft, loaded, mainTrace, run, startJob, state, jobUnknown } from "./model/state";
 
 const SchemaForm = lazy(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
-const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
+const MAIN_FIELDS = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
 
 const kind = signal<Kind | undefined>(undefined);
 /** True while the form is open although a job is shown. */
-export const editing = signal(false);
+export const isEditing = signal(false);
 
-function defaults(): Record<string, unknown> {
+function defaultParameters(): Record<string, unknown> {
   const properties = (kind.value?.schema as Schema | undefined)?.properties ?? {};
   return Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, each.default ?? null]));
 }
 
 /** Return the parameters that differ from the defaults. */
-function unusual(parameters: Record<string, unknown>): Record<string, unknown> {
-  const usual = defaults();
+function changedParameters(parameters: Record<string, unknown>): Record<string, unknown> {
+  const usual = defaultParameters();
   return Object.fromEntries(
     Object.entries(parameters).filter(
       ([name, each]) => name !== "trace" && each !== null && JSON.stringify(each) !== JSON.stringify(usual[name]),
@@ -41,11 +41,13 @@ function unusual(parameters: Record<string, unknown>): Record<string, unknown> {
   );
 }
 
-const given = computed(() => (state.set.value.length ? draft.value : unusual(run.job.value?.parameters ?? {})));
-const all = computed<Record<string, unknown>>(() => ({ ...defaults(), ...given.value }));
+const enteredParameters = computed(() =>
+  state.set.value.length ? draft.value : changedParameters(run.job.value?.parameters ?? {}),
+);
+const allParameters = computed<Record<string, unknown>>(() => ({ ...defaultParameters(), ...enteredParameters.value }));
 
 /** Describe the program and machine in a few words. */
-export function described(parameters: Record<string, unknown>): string {
+export function describeProgram(parameters: Record<string, unknown>): string {
   const each = (value: unknown) => (Array.isArray(value) ? value : [value]).join(", ").replaceAll("_", " ");
   const some = (count: unknown, name: string) =>
     `${formatInteger(Number(count))} ${name}${Number(count) === 1 ? "" : "s"}`;
@@ -68,26 +70,26 @@ export function Setup() {
   );
   return (
     <section class="setup" aria-label="Program and machine">
-      {state.job.value && !lost() ? <Summary /> : <Welcome />}
-      {editing.value && problem.value && (
+      {state.job.value && !isLost() ? <SetupSummary /> : <Welcome />}
+      {isEditing.value && problem.value && (
         <p class="trouble" role="alert">
           The list of parameters could not be loaded: {problem.value.detail}
         </p>
       )}
-      {editing.value && !problem.value && (kind.value ? <Form kind={kind.value} /> : <LoadingRows rows={3} />)}
+      {isEditing.value && !problem.value && (kind.value ? <SetupForm kind={kind.value} /> : <LoadingRows rows={3} />)}
     </section>
   );
 }
 
 /** Return True if the job does not exist (any more). */
-function lost(): boolean {
-  return !run.job.value && (run.seen.value || unknown.value !== undefined);
+function isLost(): boolean {
+  return !run.job.value && (run.wasKnown.value || jobUnknown.value !== undefined);
 }
 
 /** Introduction with a first program. */
 function Welcome() {
   const trace = loaded.value?.trace;
-  const { loading, problem } = main.value.value;
+  const { isLoading: loading, problem } = mainTrace.value.value;
   const told = run.result.value || (!trace && !loading && !problem);
   return (
     <div class="welcome">
@@ -105,58 +107,62 @@ function Welcome() {
           <Button
             key={title}
             title={about}
-            onClick={() => void start(parameters).catch((error: unknown) => showError(title, error))}
+            onClick={() => void startJob(parameters).catch((error: unknown) => showError(title, error))}
           >
             {title}
           </Button>
         ))}
-        <Unfold closed="Your own program" />
+        <UnfoldButton closed="Your own program" />
       </div>
     </div>
   );
 }
 
-function Unfold({ closed }: { closed: string }) {
+function UnfoldButton({ closed }: { closed: string }) {
   return (
-    <Button aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>
-      {editing.value ? "Hide the form" : closed}
+    <Button aria-expanded={isEditing.value} onClick={() => (isEditing.value = !isEditing.value)}>
+      {isEditing.value ? "Hide the form" : closed}
     </Button>
   );
 }
 
 /** Return the short ID of an ended job, and its duration unless it never started. */
-function idAndTime(job: Job): string {
+function formatIdAndTime(job: Job): string {
   const time = formatDuration(job, clusterTime(knownUntil.value));
   return `${shortId(job.job_id)}${time && `, took ${time}`}`;
 }
 
-function Summary() {
+function SetupSummary() {
   const job = run.job.value;
   const active = job && !["done", "failed", "cancelled", "skipped"].includes(job.state);
   return (
     <div class="row summary">
       {job && <StateLabel state={job.state} />}
       <span class="grow program">
-        {job ? described({ ...defaults(), ...job.parameters }) : unknown.value ? "" : "Loading the job"}
+        {job
+          ? describeProgram({ ...defaultParameters(), ...job.parameters })
+          : jobUnknown.value
+            ? ""
+            : "Loading the job"}
       </span>
-      {job && !active && <span class="soft small">{idAndTime(job)}</span>}
+      {job && !active && <span class="soft small">{formatIdAndTime(job)}</span>}
       {active && (
         <span class="how">
           <Progress job={job} hasButtons unit="replicas" />
         </span>
       )}
       {active && job.waiting_because && <span class="soft small">{job.waiting_because}</span>}
-      <Unfold closed="Change" />
+      <UnfoldButton closed="Change" />
     </div>
   );
 }
 
 /** Map API errors to fields: "parameters.spawn.mean" belongs to "spawn.mean". */
-function errorsOf(problem: Problem | undefined): Record<string, string> {
+function fieldErrors(problem: Problem | undefined): Record<string, string> {
   return problem?.field ? { [problem.field.replace(/^parameters\./, "")]: problem.detail } : {};
 }
 
-function Form({ kind: { schema } }: { kind: Kind }) {
+function SetupForm({ kind: { schema } }: { kind: Kind }) {
   const problem = useSignal<Problem | undefined>(undefined);
   const busy = useSignal(false);
   const send = async (event: Event) => {
@@ -164,8 +170,8 @@ function Form({ kind: { schema } }: { kind: Kind }) {
     if (busy.peek()) return;
     [busy.value, problem.value] = [true, undefined];
     try {
-      await start(given.peek());
-      editing.value = false;
+      await startJob(enteredParameters.peek());
+      isEditing.value = false;
     } catch (error) {
       problem.value = asProblem(error);
     }
@@ -178,10 +184,10 @@ function Form({ kind: { schema } }: { kind: Kind }) {
   return (
     <form class="program-form" onSubmit={(event) => void send(event)} noValidate>
       <SchemaForm
-        schema={applying(schema as Schema, all.value, given.value)}
-        value={given.value}
-        mainFields={FEW}
-        errors={errorsOf(problem.value)}
+        schema={applicableSchema(schema as Schema, allParameters.value, enteredParameters.value)}
+        value={enteredParameters.value}
+        mainFields={MAIN_FIELDS}
+        errors={fieldErrors(problem.value)}
         onChange={set}
       />
       {problem.value && (
@@ -190,7 +196,7 @@ function Form({ kind: { schema } }: { kind: Kind }) {
         </p>
       )}
       <div class="row starting">
-        <Expected />
+        <ExpectedSize />
         <span class="grow" />
         <span class="row" role="group" aria-label="Fill in">
           <span class="soft">Fill in</span>
@@ -209,15 +215,15 @@ function Form({ kind: { schema } }: { kind: Kind }) {
 }
 
 /** Shows the expected size of the program; the API rejects larger programs with the same numbers. */
-function Expected() {
-  const threads = expectedThreads(all.value);
+function ExpectedSize() {
+  const threads = expectedThreads(allParameters.value);
   if (threads === undefined) return <span />;
-  const cells = [all.value.cores, all.value.scheduler].reduce(
+  const cells = [allParameters.value.cores, allParameters.value.scheduler].reduce(
     (count: number, each) => count * (Array.isArray(each) ? each.length : 1),
     1,
   );
-  const most = Number(all.value.max_threads);
-  const runs = Number(all.value.replicas) * cells;
+  const most = Number(allParameters.value.max_threads);
+  const runs = Number(allParameters.value.replicas) * cells;
   return (
     <p class={threads > most ? "warn" : "soft"} aria-live="polite">
       About <span class="num">{formatCompact(Math.round(threads))}</span> threads in a replica,{" "}

@@ -5,58 +5,73 @@ import { token } from "../../lib/theme";
 import { viewTicks } from "../../timeline/view";
 import { useCanvas, type Draw } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { ages, cell, run, showCell } from "./model/state";
-import { apart, bestOf, linesOf, nearest, xOf, yOf, type Line, type Plane } from "./model/sweep";
+import { agesClass, cell, run, showCell } from "./model/state";
+import {
+  spreadLabels,
+  describeBest,
+  createLines,
+  nearestCell,
+  coresToX,
+  speedupToY,
+  type Line,
+  type SweepScale,
+} from "./model/sweep";
 
-const TALL = 190;
-const EDGE = { left: 44, right: 116, top: 14, bottom: 34 };
+const CHART_HEIGHT = 190;
+const MARGIN = { left: 44, right: 116, top: 14, bottom: 34 };
 /** Distance in pixels at which the pointer selects a point. */
 const REACH = 28;
 const DASHES: readonly (readonly number[])[] = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 
-function brief(value: number): string {
+function formatBrief(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
-function named(scheduler: string): string {
+function schedulerName(scheduler: string): string {
   return scheduler.replaceAll("_", " ");
 }
 
-function planeOf(width: number, height: number, lines: readonly Line[]): Plane {
+function createScale(width: number, height: number, lines: readonly Line[]): SweepScale {
   const points = lines.flatMap((line) => line.points);
   const cores = Math.max(...points.map((point) => point.cores));
   return {
-    left: EDGE.left,
-    top: EDGE.top,
-    wide: Math.max(1, width - EDGE.left - EDGE.right),
-    tall: height - EDGE.top - EDGE.bottom,
+    left: MARGIN.left,
+    top: MARGIN.top,
+    width: Math.max(1, width - MARGIN.left - MARGIN.right),
+    height: height - MARGIN.top - MARGIN.bottom,
     cores: cores * 1.04,
     speedup: 1.08 * Math.max(...points.map((point) => point.high)),
   };
 }
 
 export function Sweep() {
-  const lines = linesOf(run.result.value?.cells ?? []);
+  const lines = createLines(run.result.value?.cells ?? []);
   const level = Number(run.result.value?.parameters.confidence ?? 0.95);
   const under = useSignal<number | undefined>(undefined);
   const shown = cell.value?.cell;
   const paint: Draw = (context, width, height) =>
-    draw(context, planeOf(width, height, lines), lines, under.value ?? shown);
+    draw(context, createScale(width, height, lines), lines, under.value ?? shown);
   const canvas = useCanvas(paint);
   if (!lines.length) return null;
   const summary =
-    `Speedup over cores, ${lines.map((line) => named(line.scheduler)).join(", ")}. ${bestOf(lines)}. ` +
+    `Speedup over cores, ${lines.map((line) => schedulerName(line.scheduler)).join(", ")}. ${describeBest(lines)}. ` +
     `The select named cell opens each of them.`;
   const at = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    const plane = planeOf(box.width, box.height, lines);
-    return nearest(plane, lines, event.clientX - box.left, event.clientY - box.top, REACH);
+    const plane = createScale(box.width, box.height, lines);
+    return nearestCell(plane, lines, event.clientX - box.left, event.clientY - box.top, REACH);
   };
   const open = (found: number | undefined) => found !== undefined && showCell(found);
   const twin = () => ({
     head: ["scheduler", "cores", "speedup", "from", "to"],
     rows: lines.flatMap(({ scheduler, points }) =>
-      points.map((point) => [named(scheduler), point.cores, brief(point.mean), brief(point.low), brief(point.high)]),
+      points.map((point) => [
+        schedulerName(scheduler),
+        point.cores,
+        formatBrief(point.mean),
+        formatBrief(point.low),
+        formatBrief(point.high),
+      ]),
     ),
   });
   return (
@@ -64,17 +79,17 @@ export function Sweep() {
       title="Speedup over cores"
       note={
         <span class="small soft">
-          {bestOf(lines)}; bands: {brief(100 * level)}
+          {describeBest(lines)}; bands: {formatBrief(100 * level)}
           {"\u202f"}% intervals. Click a point for its runs.
         </span>
       }
       summary={summary}
       getTable={twin}
       picture={{ title: "Speedup over cores", draw: paint }}
-      class={`sweep ${ages.value}`}
+      class={`sweep ${agesClass.value}`}
     >
       <div
-        style={{ height: `${TALL}px`, cursor: under.value === undefined ? "default" : "pointer" }}
+        style={{ height: `${CHART_HEIGHT}px`, cursor: under.value === undefined ? "default" : "pointer" }}
         onMouseMove={(event) => (under.value = at(event))}
         onMouseLeave={() => (under.value = undefined)}
         onClick={(event) => open(at(event))}
@@ -87,36 +102,36 @@ export function Sweep() {
 
 type Context = CanvasRenderingContext2D;
 
-function draw(context: Context, plane: Plane, lines: readonly Line[], marked: number | undefined): void {
+function draw(context: Context, plane: SweepScale, lines: readonly Line[], marked: number | undefined): void {
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  axes(context, plane, lines);
-  ideal(context, plane);
-  for (const [place, line] of lines.entries()) band(context, plane, line, token(`series-${place + 1}`));
+  drawAxes(context, plane, lines);
+  drawIdeal(context, plane);
+  for (const [place, line] of lines.entries()) drawBand(context, plane, line, token(`series-${place + 1}`));
   for (const [place, line] of lines.entries())
-    curve(context, plane, line, token(`series-${place + 1}`), DASHES[place] ?? []);
-  labels(context, plane, lines);
+    drawCurve(context, plane, line, token(`series-${place + 1}`), DASHES[place] ?? []);
+  drawLabels(context, plane, lines);
   for (const [place, { points }] of lines.entries())
-    for (const point of points.filter((each) => each.cell === marked)) ring(context, plane, point, place);
+    for (const point of points.filter((each) => each.cell === marked)) drawRing(context, plane, point, place);
 }
 
-function axes(context: Context, plane: Plane, lines: readonly Line[]): void {
-  const { left, top: high, wide, tall, speedup } = plane;
+function drawAxes(context: Context, plane: SweepScale, lines: readonly Line[]): void {
+  const { left, top: high, width: wide, height: tall, speedup } = plane;
   context.strokeStyle = token("line");
   context.lineWidth = 1;
   context.fillStyle = token("ink-soft");
   context.textBaseline = "middle";
   context.textAlign = "right";
   for (const value of viewTicks({ t0: 0, t1: speedup }, 5).at) {
-    const y = Math.round(yOf(plane, value)) + 0.5;
+    const y = Math.round(speedupToY(plane, value)) + 0.5;
     context.strokeRect(left, y, wide, 0);
-    context.fillText(brief(value), left - 6, y);
+    context.fillText(formatBrief(value), left - 6, y);
   }
   context.textAlign = "center";
   let free = Number.NEGATIVE_INFINITY;
   for (const cores of [...new Set(lines.flatMap((line) => line.points.map((point) => point.cores)))].sort(
     (a, b) => a - b,
   )) {
-    const x = Math.round(xOf(plane, cores)) + 0.5;
+    const x = Math.round(coresToX(plane, cores)) + 0.5;
     context.strokeRect(x, high, 0, tall + 4);
     if (x < free) continue;
     context.fillText(String(cores), x, high + tall + 12);
@@ -127,14 +142,14 @@ function axes(context: Context, plane: Plane, lines: readonly Line[]): void {
 }
 
 /** Draw the ideal linear speedup. */
-function ideal(context: Context, plane: Plane): void {
+function drawIdeal(context: Context, plane: SweepScale): void {
   const most = Math.min(plane.cores, plane.speedup);
-  const [x, y] = [xOf(plane, most), yOf(plane, most)];
+  const [x, y] = [coresToX(plane, most), speedupToY(plane, most)];
   context.strokeStyle = token("ink-soft");
   context.lineWidth = 1;
   context.setLineDash([2, 4]);
   context.beginPath();
-  context.moveTo(xOf(plane, 0), yOf(plane, 0));
+  context.moveTo(coresToX(plane, 0), speedupToY(plane, 0));
   context.lineTo(x, y);
   context.stroke();
   context.setLineDash([]);
@@ -143,45 +158,50 @@ function ideal(context: Context, plane: Plane): void {
   context.fillText("ideal", x - 8, y + 6);
 }
 
-function band(context: Context, plane: Plane, { points }: Line, ink: string): void {
+function drawBand(context: Context, plane: SweepScale, { points }: Line, ink: string): void {
   context.globalAlpha = 0.2;
   context.fillStyle = ink;
   context.beginPath();
-  for (const { cores, high } of points) context.lineTo(xOf(plane, cores), yOf(plane, high));
-  for (const { cores, low } of points.toReversed()) context.lineTo(xOf(plane, cores), yOf(plane, low));
+  for (const { cores, high } of points) context.lineTo(coresToX(plane, cores), speedupToY(plane, high));
+  for (const { cores, low } of points.toReversed()) context.lineTo(coresToX(plane, cores), speedupToY(plane, low));
   context.fill();
   context.globalAlpha = 1;
 }
 
-function curve(context: Context, plane: Plane, { points }: Line, ink: string, dash: readonly number[]): void {
+function drawCurve(context: Context, plane: SweepScale, { points }: Line, ink: string, dash: readonly number[]): void {
   context.strokeStyle = context.fillStyle = ink;
   context.lineWidth = 2;
   context.setLineDash([...dash]);
   context.beginPath();
-  for (const { cores, mean } of points) context.lineTo(xOf(plane, cores), yOf(plane, mean));
+  for (const { cores, mean } of points) context.lineTo(coresToX(plane, cores), speedupToY(plane, mean));
   context.stroke();
   context.setLineDash([]);
   for (const { cores, mean } of points) {
     context.beginPath();
-    context.arc(xOf(plane, cores), yOf(plane, mean), 3, 0, 7);
+    context.arc(coresToX(plane, cores), speedupToY(plane, mean), 3, 0, 7);
     context.fill();
   }
 }
 
-function labels(context: Context, plane: Plane, lines: readonly Line[]): void {
+function drawLabels(context: Context, plane: SweepScale, lines: readonly Line[]): void {
   const ends = lines.map(({ points }) => points.at(-1));
-  const wanted = ends.map((end) => yOf(plane, end?.mean ?? 0));
-  const places = apart(wanted, 15, plane.top + plane.tall - 6);
+  const wanted = ends.map((end) => speedupToY(plane, end?.mean ?? 0));
+  const places = spreadLabels(wanted, 15, plane.top + plane.height - 6);
   context.textAlign = "left";
   for (const [place, { scheduler }] of lines.entries()) {
     context.fillStyle = token(`series-${place + 1}`);
-    context.fillText(named(scheduler), xOf(plane, ends[place]?.cores ?? 0) + 10, places[place] as number);
+    context.fillText(schedulerName(scheduler), coresToX(plane, ends[place]?.cores ?? 0) + 10, places[place] as number);
   }
 }
 
-function ring(context: Context, plane: Plane, { cores, mean }: { cores: number; mean: number }, place: number): void {
+function drawRing(
+  context: Context,
+  plane: SweepScale,
+  { cores, mean }: { cores: number; mean: number },
+  place: number,
+): void {
   context.beginPath();
-  context.arc(xOf(plane, cores), yOf(plane, mean), 6, 0, 7);
+  context.arc(coresToX(plane, cores), speedupToY(plane, mean), 6, 0, 7);
   context.fillStyle = token("bg");
   context.fill();
   context.strokeStyle = token(`series-${place + 1}`);

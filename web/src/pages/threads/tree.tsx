@@ -6,7 +6,7 @@ import { formatCompact, formatCount, formatInteger, formatPercent } from "../../
 import { isDark, token } from "../../lib/theme";
 import type { LoadedTrace } from "../../timeline/load";
 import { waitLevel } from "../../timeline/sums";
-import { threadAt, us } from "./model/log";
+import { threadAt, formatMicroseconds } from "./model/log";
 import { ancestorsOf, threadName, NONE, threadPath, STOLEN } from "../../timeline/model";
 import {
   childrenOf,
@@ -19,20 +19,20 @@ import {
 import { Button, TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./model/state";
+import { loaded, colorMode, selectThread, selectedThread, playhead, slowRange as range, state } from "./model/state";
 
 /** Height of an icicle row and maximum total height in pixels; deep trees have flatter rows. */
-const ROW = 20,
-  TALL = 480;
+const ROW_HEIGHT = 20,
+  MAX_HEIGHT = 480;
 
-function heightOf(rows: number): number {
-  return Math.max(8, Math.min(ROW, Math.floor(TALL / rows)));
+function rowHeight(rows: number): number {
+  return Math.max(8, Math.min(ROW_HEIGHT, Math.floor(MAX_HEIGHT / rows)));
 }
 
-function levelOf({ trace, index }: LoadedTrace, thread: number): number {
+function threadLevel({ trace, index }: LoadedTrace, thread: number): number {
   const first = trace.threads.slice[thread] as number;
-  if (mode.value === "stolen") return (trace.flags[first] as number) & STOLEN ? 1 : 0;
-  if (mode.value === "wait") return waitLevel(trace.wait[first] as number);
+  if (colorMode.value === "stolen") return (trace.flags[first] as number) & STOLEN ? 1 : 0;
+  if (colorMode.value === "wait") return waitLevel(trace.wait[first] as number);
   return (trace.threads.depth[thread] as number) / Math.max(1, index.maxDepth);
 }
 
@@ -44,14 +44,15 @@ export function TreeView() {
   if (!opened || !held) return <p class="soft">Load a replica to see its threads.</p>;
   const root = state.root.value ? threadAt(opened.trace, opened.tree, state.root.value) : NONE;
   const heaviest = heaviestPath(opened.tree, held);
-  const follow = () => pick(heaviest.at(-1) ?? NONE);
+  const follow = () => selectThread(heaviest.at(-1) ?? NONE);
   return (
     <div class="tree">
       <div class="row">
         <Crumbs opened={opened} root={root} />
         <span class="grow" />
         <span class="small soft">
-          {formatCompact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}
+          {formatCompact(held.threads)} threads, {formatMicroseconds(held.total)} on cores
+          {range.value && " in the marked range"}
         </span>
         <Button onClick={follow} disabled={!heaviest.length}>
           Heaviest path
@@ -64,9 +65,15 @@ export function TreeView() {
         </Button>
       </div>
       {state.tree.value === "list" ? (
-        <List opened={opened} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} />
+        <ThreadList
+          trace={opened}
+          times={held}
+          root={root}
+          heaviest={heaviest}
+          key={`${state.root.value} ${heaviest[0]}`}
+        />
       ) : (
-        <Icicle opened={opened} held={held} root={root} heaviest={heaviest} />
+        <Icicle trace={opened} times={held} root={root} heaviest={heaviest} />
       )}
     </div>
   );
@@ -88,9 +95,9 @@ function Crumbs({ opened: { trace }, root }: { opened: LoadedTrace; root: number
           {threadPath(trace.threads, thread)}
         </TextButton>
       ))}
-      {picked.value !== NONE && picked.value !== root && (
-        <Button onClick={() => go(threadPath(trace.threads, picked.value))}>
-          Only {threadPath(trace.threads, picked.value)} and below
+      {selectedThread.value !== NONE && selectedThread.value !== root && (
+        <Button onClick={() => go(threadPath(trace.threads, selectedThread.value))}>
+          Only {threadPath(trace.threads, selectedThread.value)} and below
         </Button>
       )}
     </nav>
@@ -98,8 +105,8 @@ function Crumbs({ opened: { trace }, root }: { opened: LoadedTrace; root: number
 }
 
 interface PartProps {
-  opened: LoadedTrace;
-  held: SubtreeTimes;
+  trace: LoadedTrace;
+  times: SubtreeTimes;
   root: number;
   heaviest: readonly number[];
 }
@@ -109,16 +116,16 @@ const HINT =
   "Click picks a thread, a double click shows its subtree alone.";
 
 /** Describe a piece's time on cores and its share; empty for several threads. */
-function time({ thread }: IciclePiece, held: SubtreeTimes): string {
+function formatTime({ thread }: IciclePiece, held: SubtreeTimes): string {
   if (thread === NONE) return "";
   const spent = held.time[thread] as number;
-  return `, ${us(spent)} on cores, ${formatPercent(spent / held.total, 1)}`;
+  return `, ${formatMicroseconds(spent)} on cores, ${formatPercent(spent / held.total, 1)}`;
 }
 
-function Icicle({ opened, held, root, heaviest }: PartProps) {
+function Icicle({ trace: opened, times: held, root, heaviest }: PartProps) {
   const { trace, tree, index } = opened;
   const rows = (root === NONE ? index.maxDepth : (tree.height[root] as number)) + 1;
-  const tall = heightOf(rows);
+  const tall = rowHeight(rows);
   const pieces = useSignal<IciclePiece[]>([]);
   const under = useSignal<IciclePiece | undefined>(undefined);
   const canvas = useCanvas((context, width) => {
@@ -136,7 +143,8 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
       : `${threadName(trace.threads, piece.thread)} (${threadPath(trace.threads, piece.thread)})`;
   const summary =
     `Spawn tree${root === NONE ? "" : ` below ${threadPath(trace.threads, root)}`}: ` +
-    `${formatCount(held.threads, "thread")} with ${us(held.total)} on cores, ${formatCount(rows, "depth")}. ` +
+    `${formatCount(held.threads, "thread")} with ${formatMicroseconds(held.total)} on cores, ` +
+    `${formatCount(rows, "depth")}. ` +
     `The heaviest path ends in ${heaviest.length ? threadPath(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
@@ -146,7 +154,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
         name(piece),
         piece.row,
         piece.count,
-        us(piece.thread === NONE ? 0 : (held.time[piece.thread] as number)),
+        formatMicroseconds(piece.thread === NONE ? 0 : (held.time[piece.thread] as number)),
       ]),
   });
   const enter = (piece: IciclePiece | undefined) => {
@@ -160,7 +168,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
       <div
         class="icicle"
         style={{ height: `${rows * tall}px` }}
-        onClick={(event) => ((piece) => piece && pick(piece.thread))(at(event))}
+        onClick={(event) => ((piece) => piece && selectThread(piece.thread))(at(event))}
         onDblClick={(event) => enter(at(event))}
         onMouseMove={(event) => (under.value = at(event))}
         onMouseLeave={() => (under.value = undefined)}
@@ -168,7 +176,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {shown ? `${name(shown)}: ${formatCount(shown.count, "thread")}${time(shown, held)}` : HINT}
+        {shown ? `${name(shown)}: ${formatCount(shown.count, "thread")}${formatTime(shown, held)}` : HINT}
       </p>
     </Figure>
   );
@@ -182,9 +190,9 @@ function draw(
   tall: number,
 ): void {
   const { trace } = opened;
-  const paint = createPalette(mode.value, isDark.value, opened.index.maxDepth);
+  const paint = createPalette(colorMode.value, isDark.value, opened.index.maxDepth);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
-  const pickedThread = picked.value;
+  const pickedThread = selectedThread.value;
   const line = new Set(pickedThread === NONE ? [] : ancestorsOf(trace.threads, pickedThread));
   const way = new Set(state.critical.value ? opened.critical.path : []);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
@@ -194,12 +202,13 @@ function draw(
     const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
     const unborn = thread !== NONE && (trace.threads.readyAt[thread] as number) > now;
     // Several narrow threads have a neutral color.
-    context.fillStyle = thread === NONE ? token("line-strong") : cssColor(rampColor(paint, levelOf(opened, thread)));
+    context.fillStyle =
+      thread === NONE ? token("line-strong") : cssColor(rampColor(paint, threadLevel(opened, thread)));
     context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
     context.fillRect(x, y, wide, tall - 1);
     context.globalAlpha = 1;
     if (thread === NONE) {
-      text(context, `${formatCompact(count)} threads`, x, y, wide, tall, token("ink"));
+      drawText(context, `${formatCompact(count)} threads`, x, y, wide, tall, token("ink"));
       continue;
     }
     const mark = thread === pickedThread ? 3 : line.has(thread) ? 2 : 0;
@@ -212,14 +221,14 @@ function draw(
       context.lineWidth = mark || 2;
       context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2), tall - 3);
     }
-    const [red, green, blue] = rampColor(paint, levelOf(opened, thread));
+    const [red, green, blue] = rampColor(paint, threadLevel(opened, thread));
     const bright = 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2 > 0.22;
     const ink = unborn ? token("ink") : bright ? "#101418" : "#ffffff";
-    text(context, threadPath(trace.threads, thread), x, y, wide, tall, ink);
+    drawText(context, threadPath(trace.threads, thread), x, y, wide, tall, ink);
   }
 }
 
-function text(
+function drawText(
   context: CanvasRenderingContext2D,
   words: string,
   x: number,
@@ -236,9 +245,9 @@ function text(
 // -- list -------------------------------------------------------------------------------------------------------------
 
 /** Number of children displayed at once; the others are summed. */
-const SHOWN = 25;
+const MAX_CHILDREN = 25;
 
-function List({ opened, held, root, heaviest }: PartProps) {
+function ThreadList({ trace: opened, times: held, root, heaviest }: PartProps) {
   const open = useSignal<ReadonlySet<number>>(new Set([root, ...heaviest]));
   const toggle = (thread: number) => {
     const next = new Set(open.peek());
@@ -247,30 +256,30 @@ function List({ opened, held, root, heaviest }: PartProps) {
   };
   return (
     <div class="tall list" tabIndex={0} role="region" aria-label="Threads as a list">
-      <Rows opened={opened} held={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} />
+      <ThreadRows trace={opened} times={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} />
     </div>
   );
 }
 
 /** Return the end of a long path, whose start is displayed above. */
-function brief(path: string): string {
+function shortenPath(path: string): string {
   const parts = path.split(".");
   return parts.length > 8 ? `…${parts.slice(-4).join(".")}` : path;
 }
 
-interface RowsProps {
-  opened: LoadedTrace;
-  held: SubtreeTimes;
+interface ThreadRowsProps {
+  trace: LoadedTrace;
+  times: SubtreeTimes;
   parent: number;
   heaviest: readonly number[];
   open: ReadonlySet<number>;
   toggle: (thread: number) => void;
 }
 
-function Rows(props: RowsProps) {
+function ThreadRows(props: ThreadRowsProps) {
   const {
-    opened: { trace, tree },
-    held,
+    trace: { trace, tree },
+    times: held,
     parent,
     heaviest,
     open,
@@ -279,16 +288,16 @@ function Rows(props: RowsProps) {
   const all = childrenOf(tree, parent)
     .filter((child) => held.activeThreads[child])
     .sort((left, right) => (held.time[right] as number) - (held.time[left] as number));
-  const rest = all.subarray(SHOWN).reduce((sum, child) => sum + (held.time[child] as number), 0);
+  const rest = all.subarray(MAX_CHILDREN).reduce((sum, child) => sum + (held.time[child] as number), 0);
   const share = (time: number) => `${(100 * time) / (held.total || 1)}%`;
   return (
     <ul>
-      {[...all.subarray(0, SHOWN)].map((thread) => {
+      {[...all.subarray(0, MAX_CHILDREN)].map((thread) => {
         const path = threadPath(trace.threads, thread);
         const inner = childrenOf(tree, thread).length;
         return (
           <li key={thread}>
-            <span class="leaf" data-picked={thread === picked.value ? "true" : undefined}>
+            <span class="leaf" data-picked={thread === selectedThread.value ? "true" : undefined}>
               {inner > 0 ? (
                 <Button
                   class="plain"
@@ -301,10 +310,10 @@ function Rows(props: RowsProps) {
               ) : (
                 <i />
               )}
-              <Button class="link num" title={path} onClick={() => pick(thread)}>
-                {brief(path)}
+              <Button class="link num" title={path} onClick={() => selectThread(thread)}>
+                {shortenPath(path)}
               </Button>
-              <span class="num">{us(held.time[thread] as number)}</span>
+              <span class="num">{formatMicroseconds(held.time[thread] as number)}</span>
               <span class="num soft">
                 {formatInteger(held.activeThreads[thread] as number)} thread
                 {held.activeThreads[thread] === 1 ? "" : "s"}
@@ -314,13 +323,13 @@ function Rows(props: RowsProps) {
               </span>
               {heaviest.includes(thread) && <span class="small soft mark">heaviest</span>}
             </span>
-            {open.has(thread) && inner > 0 && <Rows {...props} parent={thread} />}
+            {open.has(thread) && inner > 0 && <ThreadRows {...props} parent={thread} />}
           </li>
         );
       })}
-      {all.length > SHOWN && (
+      {all.length > MAX_CHILDREN && (
         <li class="small soft">
-          {formatInteger(all.length - SHOWN)} more, lighter ones: {us(rest)} on cores
+          {formatInteger(all.length - MAX_CHILDREN)} more, lighter ones: {formatMicroseconds(rest)} on cores
         </li>
       )}
     </ul>

@@ -9,7 +9,7 @@ export interface Segment {
   depth: number;
 }
 
-export interface Shape {
+export interface CoralShape {
   /** Draws the trajectories of 2 … numbers, up to a million so that doubles are exact. */
   numbers: number;
   /** Turn to the left in degrees for even numbers. */
@@ -26,7 +26,7 @@ interface Joint {
 }
 
 /** Return each branch once, starting near 1. The first segment points up. */
-export function coral({ numbers, even, odd }: Shape): Segment[] {
+export function createCoral({ numbers, even, odd }: CoralShape): Segment[] {
   const joints = new Map<number, Joint>([[1, { x: 0, y: 0, heading: Math.PI / 2, depth: 0 }]]);
   const segments: Segment[] = [];
   const turns = [(even * Math.PI) / 180, (-odd * Math.PI) / 180] as const;
@@ -53,7 +53,7 @@ export function coral({ numbers, even, odd }: Shape): Segment[] {
 }
 
 /** Rotate the coral so that most of it is above its root. */
-export function upright(segments: readonly Segment[]): Segment[] {
+export function rotateUpright(segments: readonly Segment[]): Segment[] {
   let [x, y] = [0, 0];
   for (const each of segments) [x, y] = [x + each.x1, y + each.y1];
   const turn = Math.PI / 2 - Math.atan2(y, x);
@@ -74,7 +74,7 @@ export interface Box {
   height: number;
 }
 
-export function bounds(segments: readonly Segment[]): Box {
+export function boundingBox(segments: readonly Segment[]): Box {
   let [left, right, low, high] = [0, 0, 0, 1];
   for (const { x1, y1 } of segments) {
     [left, right] = [Math.min(left, x1), Math.max(right, x1)];
@@ -84,8 +84,8 @@ export function bounds(segments: readonly Segment[]): Box {
 }
 
 /** Return the coral as an SVG file. */
-export function svg(segments: readonly Segment[], color: (share: number) => string, note: string): string {
-  const { left, top, width, height } = bounds(segments);
+export function formatSvg(segments: readonly Segment[], color: (share: number) => string, note: string): string {
+  const { left, top, width, height } = boundingBox(segments);
   const deepest = segments.at(-1)?.depth || 1;
   const groups = new Map<number, string[]>();
   for (const each of segments) {

@@ -8,9 +8,9 @@ import { bitLength } from "./number";
 const BLOCK = 16;
 const SIZE = 2 ** BLOCK;
 /** Limit below which delays come from a table. It exceeds SIZE, so that h >= 1 and no block passes 1. */
-const KNOWN = 2 ** 20;
+const TABLE_LIMIT = 2 ** 20;
 /** Limit for doubles: 1.5^16 x 3 x 2^42 is below 2^53. */
-const WIDE = 2 ** 42;
+const DOUBLE_LIMIT = 2 ** 42;
 const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3 ** power);
 const WIDE_POWERS = POWERS.map(BigInt);
 /** Combined bound of rounding errors and the +1 terms. */
@@ -28,11 +28,11 @@ interface Tables {
 let tables: Tables | undefined;
 
 /** Return the number of bits of an integer below 2^53. */
-function bitsOf(value: number): number {
+function countBits(value: number): number {
   return value < 2 ** 32 ? 32 - Math.clz32(value) : 64 - Math.clz32(Math.floor(value / 2 ** 32));
 }
 
-function blockTables(): Pick<Tables, "odd" | "end" | "gain"> {
+function createBlockTables(): Pick<Tables, "odd" | "end" | "gain"> {
   const [odd, end, gain] = [new Uint8Array(SIZE), new Uint32Array(SIZE), new Float32Array(SIZE)];
   for (let rest = 0; rest < SIZE; rest += 1) {
     let [value, factor, most] = [rest, 1, 1];
@@ -54,10 +54,10 @@ function blockTables(): Pick<Tables, "odd" | "end" | "gain"> {
 }
 
 /** Compute delays and peak bits of all numbers below KNOWN, each from a smaller number. */
-function knownTables(): Pick<Tables, "delay" | "bits"> {
-  const [delay, bits] = [new Uint16Array(KNOWN), new Uint8Array(KNOWN)];
+function createDelayTables(): Pick<Tables, "delay" | "bits"> {
+  const [delay, bits] = [new Uint16Array(TABLE_LIMIT), new Uint8Array(TABLE_LIMIT)];
   bits[1] = 1;
-  for (let n = 2; n < KNOWN; n += 1) {
+  for (let n = 2; n < TABLE_LIMIT; n += 1) {
     let [value, steps, peak] = [n, 0, n];
     while (value >= n) {
       if (value % 2) {
@@ -67,18 +67,18 @@ function knownTables(): Pick<Tables, "delay" | "bits"> {
       steps += 1;
     }
     delay[n] = steps + (delay[value] as number);
-    bits[n] = Math.max(bitsOf(peak), bits[value] as number);
+    bits[n] = Math.max(countBits(peak), bits[value] as number);
   }
   return { delay, bits };
 }
 
-function ready(): Tables {
-  tables ??= { ...blockTables(), ...knownTables() };
+function getTables(): Tables {
+  tables ??= { ...createBlockTables(), ...createDelayTables() };
   return tables;
 }
 
 /** Return the greatest value of a block by stepping through it. */
-function climbed(from: number, peak: number): number {
+function peakOfBlock(from: number, peak: number): number {
   let [value, most] = [from, peak];
   for (let step = 0; step < BLOCK; step += 1) {
     if (value % 2) {
@@ -90,7 +90,7 @@ function climbed(from: number, peak: number): number {
   return most;
 }
 
-function climbedWide(from: bigint, peak: bigint): bigint {
+function peakOfWideBlock(from: bigint, peak: bigint): bigint {
   let [value, most] = [from, peak];
   for (let step = 0; step < BLOCK; step += 1) {
     if (value & 1n) {
@@ -106,15 +106,15 @@ function climbedWide(from: bigint, peak: bigint): bigint {
 const state = { steps: 0, bits: 0 };
 
 /** Step from a number below WIDE to the end, and return 0, or return the first value of WIDE or more. */
-function narrow(from: number, known: Tables): number {
+function stepNarrow(from: number, known: Tables): number {
   let value = from;
   let bound = 2 ** state.bits;
-  while (value >= KNOWN) {
-    if (value >= WIDE) return value;
+  while (value >= TABLE_LIMIT) {
+    if (value >= DOUBLE_LIMIT) return value;
     const high = Math.floor(value / SIZE);
     const rest = value - high * SIZE;
     if (value * (known.gain[rest] as number) >= bound) {
-      state.bits = Math.max(state.bits, bitsOf(climbed(value, value)));
+      state.bits = Math.max(state.bits, countBits(peakOfBlock(value, value)));
       bound = 2 ** state.bits;
     }
     const odd = known.odd[rest] as number;
@@ -127,12 +127,12 @@ function narrow(from: number, known: Tables): number {
 }
 
 /** Step from a number of WIDE or more to the first value below. */
-function wide(from: bigint, known: Tables): number {
+function stepWide(from: bigint, known: Tables): number {
   let value = from;
-  while (value >= BigInt(WIDE)) {
+  while (value >= BigInt(DOUBLE_LIMIT)) {
     const rest = Number(value & 0xffffn);
     if (Number(value) * (known.gain[rest] as number) >= 2 ** state.bits) {
-      state.bits = Math.max(state.bits, bitLength(climbedWide(value, value)));
+      state.bits = Math.max(state.bits, bitLength(peakOfWideBlock(value, value)));
     }
     const odd = known.odd[rest] as number;
     state.steps += BLOCK + odd;
@@ -141,13 +141,13 @@ function wide(from: bigint, known: Tables): number {
   return Number(value);
 }
 
-function one(n: bigint | number, known: Tables): void {
+function computeState(n: bigint | number, known: Tables): void {
   state.steps = 0;
   state.bits = 0;
   let value: bigint | number = n;
   for (;;) {
-    const small: number = value < WIDE ? Number(value) : wide(BigInt(value), known);
-    const rest = narrow(small, known);
+    const small: number = value < DOUBLE_LIMIT ? Number(value) : stepWide(BigInt(value), known);
+    const rest = stepNarrow(small, known);
     if (!rest) return;
     value = rest;
   }
@@ -157,7 +157,7 @@ function one(n: bigint | number, known: Tables): void {
 const SMALL_ODD = 2 ** 29;
 
 /** Step to 1 without tables; returns false if a value is too large for doubles. */
-function stepwise(n: number): boolean {
+function stepToEnd(n: number): boolean {
   let [value, steps, peak] = [n, 0, n];
   while (value !== 1) {
     if (value < SMALL_ODD) {
@@ -179,17 +179,17 @@ function stepwise(n: number): boolean {
     }
     steps += 1;
   }
-  [state.steps, state.bits] = [steps, bitsOf(peak)];
+  [state.steps, state.bits] = [steps, countBits(peak)];
   return true;
 }
 
 /** Return the steps of a number >= 1 and the bits of its greatest value, in a reused object. */
-export function delayOf(n: bigint | number): Readonly<typeof state> {
-  if (tables || typeof n !== "number" || !stepwise(n)) one(n, ready());
+export function computeDelay(n: bigint | number): Readonly<typeof state> {
+  if (tables || typeof n !== "number" || !stepToEnd(n)) computeState(n, getTables());
   return state;
 }
 
-export interface Window {
+export interface DelayWindow {
   start: bigint;
   delays: Uint16Array;
   /** Bits of the greatest value of each number. */
@@ -197,12 +197,12 @@ export interface Window {
 }
 
 /** Return exact delays of start, start + 1, … in order. 0 for n = 0, which has no trajectory. */
-export function window(start: bigint, count: number): Window {
-  const known = ready();
+export function computeWindow(start: bigint, count: number): DelayWindow {
+  const known = getTables();
   const filled = { start, delays: new Uint16Array(count), bits: new Uint16Array(count) };
-  const narrowStart = start + BigInt(count) < BigInt(WIDE) ? Number(start) : undefined;
+  const narrowStart = start + BigInt(count) < BigInt(DOUBLE_LIMIT) ? Number(start) : undefined;
   for (let place = 0; place < count; place += 1) {
-    one(narrowStart === undefined ? start + BigInt(place) : narrowStart + place, known);
+    computeState(narrowStart === undefined ? start + BigInt(place) : narrowStart + place, known);
     filled.delays[place] = state.steps;
     filled.bits[place] = state.bits;
   }
@@ -210,7 +210,7 @@ export function window(start: bigint, count: number): Window {
 }
 
 /** Return steps and greatest value of a number by single steps, with doubles if they are exact. */
-function plain(n: bigint): { steps: number; peak: bigint } {
+function computeExact(n: bigint): { steps: number; peak: bigint } {
   let steps = 0;
   let small = n <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(n) : 0;
   let [value, peak, most] = [n, n, small];
@@ -236,11 +236,11 @@ function plain(n: bigint): { steps: number; peak: bigint } {
 const SAFE_ODD = (Number.MAX_SAFE_INTEGER - 1) / 3;
 
 /** Return lines of `number,steps,greatest value` with exact values. */
-export function table(start: bigint, count: number): string {
+export function formatTable(start: bigint, count: number): string {
   const lines: string[] = [];
   for (let place = 0; place < count; place += 1) {
     const n = start + BigInt(place);
-    const { steps, peak } = plain(n);
+    const { steps, peak } = computeExact(n);
     lines.push(`${n},${steps},${peak}\r\n`);
   }
   return lines.join("");

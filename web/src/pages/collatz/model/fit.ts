@@ -2,24 +2,24 @@
 
 import { log2 } from "./number";
 
-export interface Summary {
+export interface HistogramSummary {
   count: number;
   mean: number;
   deviation: number;
-  least: number;
-  most: number;
+  min: number;
+  max: number;
   median: number;
 }
 
 type Pairs = Iterable<readonly [number, number]>;
 
-function ascending(pairs: Pairs): (readonly [number, number])[] {
+function sortPairs(pairs: Pairs): (readonly [number, number])[] {
   return [...pairs].filter(([, times]) => times > 0).sort((left, right) => left[0] - right[0]);
 }
 
 /** Return the summary; undefined without values. */
-export function summary(pairs: Pairs): Summary | undefined {
-  const sorted = ascending(pairs);
+export function summarize(pairs: Pairs): HistogramSummary | undefined {
+  const sorted = sortPairs(pairs);
   const count = sorted.reduce((sum, [, times]) => sum + times, 0);
   if (!count) return undefined;
   const mean = sorted.reduce((sum, [value, times]) => sum + value * (times / count), 0);
@@ -29,8 +29,8 @@ export function summary(pairs: Pairs): Summary | undefined {
     mean,
     deviation: Math.sqrt(variance),
     median: quantile(sorted, count / 2),
-    least: sorted[0]?.[0] ?? 0,
-    most: sorted.at(-1)?.[0] ?? 0,
+    min: sorted[0]?.[0] ?? 0,
+    max: sorted.at(-1)?.[0] ?? 0,
   };
 }
 
@@ -44,7 +44,10 @@ function quantile(sorted: readonly (readonly [number, number])[], rank: number):
 }
 
 /** Return the density of the log-normal distribution with this mean and deviation. */
-export function logNormal({ mean, deviation }: Pick<Summary, "mean" | "deviation">): (value: number) => number {
+export function logNormalDensity({
+  mean,
+  deviation,
+}: Pick<HistogramSummary, "mean" | "deviation">): (value: number) => number {
   const shape = Math.log1p((deviation / mean) ** 2);
   const place = Math.log(mean) - shape / 2;
   const scale = 1 / Math.sqrt(2 * Math.PI * shape);
@@ -58,7 +61,7 @@ export function logNormal({ mean, deviation }: Pick<Summary, "mean" | "deviation
 export const SLOPE = 3 / Math.log(4 / 3);
 
 /** Return the mean delay of n in the random model. */
-export function expected(n: bigint): number {
+export function expectedDelay(n: bigint): number {
   return SLOPE * Math.LN2 * log2(n);
 }
 
@@ -72,20 +75,20 @@ export function expectedMean(first: bigint, end: bigint): number {
 }
 
 /** Length classes shared by the log and the histogram. */
-export const CLASSES = [
+export const LENGTH_CLASSES = [
   { name: "at most 10", from: 0, to: 10 },
   { name: "11-50", from: 11, to: 50 },
   { name: "51-100", from: 51, to: 100 },
   { name: "over 100", from: 101, to: Infinity },
 ] as const;
 
-export function classOf(steps: number): number {
-  return CLASSES.findIndex(({ to }) => steps <= to);
+export function lengthClass(steps: number): number {
+  return LENGTH_CLASSES.findIndex(({ to }) => steps <= to);
 }
 
 /** Count the values in each class. */
-export function classCounts(pairs: Pairs): number[] {
-  const counts = CLASSES.map(() => 0);
-  for (const [value, times] of pairs) counts[classOf(value)] = (counts[classOf(value)] as number) + times;
+export function countClasses(pairs: Pairs): number[] {
+  const counts = LENGTH_CLASSES.map(() => 0);
+  for (const [value, times] of pairs) counts[lengthClass(value)] = (counts[lengthClass(value)] as number) + times;
   return counts;
 }

@@ -1,7 +1,7 @@
 /** The inverse tree: numbers that reach a root. Pure functions. */
 
 /** Return the predecessors of v: 2v, and (v-1)/3 if it is odd and does not lead around 1. */
-export function before(value: bigint): bigint[] {
+export function predecessors(value: bigint): bigint[] {
   const values = [2n * value];
   if (value > 4n && value % 6n === 4n) values.push((value - 1n) / 3n);
   return values;
@@ -11,7 +11,7 @@ export interface Branch {
   value: bigint;
   depth: number;
   /** True if further branches are hidden. */
-  folded: boolean;
+  isFolded: boolean;
   children: Branch[];
 }
 
@@ -19,52 +19,52 @@ export interface Growth {
   /** Number of levels that are open by default. */
   depth: number;
   /** Values that the user opened or closed. */
-  toggled: ReadonlySet<string>;
+  toggledValues: ReadonlySet<string>;
   /** Stop at multiples of 3, which are reached only by doubling. */
-  prune: boolean;
+  isPruned: boolean;
   /** Maximum number of branches; others stay folded. */
-  most: number;
+  maxBranches: number;
 }
 
 /** Build the tree above a root breadth first, so that the limit folds the most distant branches. */
-export function grow(
+export function growTree(
   root: bigint,
-  { depth, toggled, prune, most }: Growth,
-): { root: Branch; count: number; cut: boolean } {
-  const top: Branch = { value: root, depth: 0, folded: true, children: [] };
+  { depth, toggledValues: toggled, isPruned: prune, maxBranches: most }: Growth,
+): { root: Branch; count: number; isCut: boolean } {
+  const top: Branch = { value: root, depth: 0, isFolded: true, children: [] };
   const queue = [top];
-  let [count, cut] = [1, false];
+  let [count, isCut] = [1, false];
   for (const branch of queue) {
     const open = branch.depth < depth !== toggled.has(String(branch.value));
     const barren = prune && branch.value % 3n === 0n;
-    if (barren) branch.folded = false;
+    if (barren) branch.isFolded = false;
     if (!open || barren) continue;
-    const values = before(branch.value);
+    const values = predecessors(branch.value);
     if (count + values.length > most) {
-      cut = true;
+      isCut = true;
       continue;
     }
-    branch.folded = false;
-    branch.children = values.map((value) => ({ value, depth: branch.depth + 1, folded: true, children: [] }));
+    branch.isFolded = false;
+    branch.children = values.map((value) => ({ value, depth: branch.depth + 1, isFolded: true, children: [] }));
     count += values.length;
     queue.push(...branch.children);
   }
-  return { root: top, count, cut };
+  return { root: top, count, isCut };
 }
 
-export interface Placed {
+export interface PlacedBranch {
   branch: Branch;
   /** Row from the top; each leaf has one row, and other branches are centered. */
   row: number;
-  from: Placed | undefined;
+  from: PlacedBranch | undefined;
 }
 
 /** Return the positions of all branches, each after its parent. */
-export function placed(root: Branch): Placed[] {
-  const all: Placed[] = [];
+export function placeBranches(root: Branch): PlacedBranch[] {
+  const all: PlacedBranch[] = [];
   let leaves = 0;
-  const visit = (branch: Branch, from: Placed | undefined): Placed => {
-    const self: Placed = { branch, row: 0, from };
+  const visit = (branch: Branch, from: PlacedBranch | undefined): PlacedBranch => {
+    const self: PlacedBranch = { branch, row: 0, from };
     all.push(self);
     const rows = branch.children.map((each) => visit(each, self).row);
     if (rows.length) self.row = ((rows[0] as number) + (rows.at(-1) as number)) / 2;
@@ -79,74 +79,74 @@ export function placed(root: Branch): Placed[] {
 }
 
 /** A branch on the plane; distances are in pixels, with y downwards. */
-export interface Spot {
+export interface BranchPosition {
   branch: Branch;
-  from: Spot | undefined;
+  from: BranchPosition | undefined;
   x: number;
   y: number;
   /** Direction of the label in radians: outwards at the tips, horizontal elsewhere. */
   angle: number;
   /** True if there is space for the label. */
-  named: boolean;
+  hasLabel: boolean;
 }
 
 /** Angle of the fan of branches; the rest is space for the stem. */
-const FAN = (2 * Math.PI * 320) / 360;
+const FAN_ANGLE = (2 * Math.PI * 320) / 360;
 /** Space for a label: line height, letter width and distance from the mark. */
-const NAME = { line: 13, letter: 7.4, gap: 9 };
+const LABEL_SIZE = { line: 13, letter: 7.4, gap: 9 };
 /** Maximum ratio of the ellipse's axes. */
-const MOST_STRETCH = 1.7;
+const MAX_STRETCH = 1.7;
 
 /**
  * Return positions of all branches around the first branching point, within `width` x `height` around (0, 0). Earlier
  * branches form a stem below. Each branch comes after its parent.
  */
-export function around(root: Branch, width: number, height: number): Spot[] {
-  const places = placed(root);
+export function layOutAround(root: Branch, width: number, height: number): BranchPosition[] {
+  const places = placeBranches(root);
   const leaves = 1 + Math.max(...places.map(({ row }) => row));
   const deepest = Math.max(...places.map(({ branch }) => branch.depth));
   const stem = places.find(({ branch }) => branch.children.length > 1)?.branch.depth ?? deepest;
   const radius = Math.max(20, Math.min(width, height) / 2);
-  const [wide, high] = [width, height].map((side) => Math.min(MOST_STRETCH, side / (2 * radius))) as [number, number];
+  const [wide, high] = [width, height].map((side) => Math.min(MAX_STRETCH, side / (2 * radius))) as [number, number];
   const ring = radius / Math.max(1, deepest - stem);
   const joint = leaves > 1 ? Math.min(ring, (0.9 * radius) / Math.max(1, stem)) : (2 * radius) / Math.max(1, stem);
   const foot = leaves > 1 ? 0 : -radius;
-  const spots = new Map<Placed, Spot>();
+  const spots = new Map<PlacedBranch, BranchPosition>();
   for (const place of places) {
     const { branch, row } = place;
     const far = Math.max(0, ring * (branch.depth - stem));
-    const turn = -Math.PI / 2 + (leaves > 1 ? (row / (leaves - 1) - 0.5) * FAN : 0);
+    const turn = -Math.PI / 2 + (leaves > 1 ? (row / (leaves - 1) - 0.5) * FAN_ANGLE : 0);
     const [x, y] = [far * wide * Math.cos(turn), far * high * Math.sin(turn)];
     const below = far ? 0 : foot + joint * Math.max(0, stem - branch.depth);
     const tip = far > 0 && branch.children.length === 0;
     const from = place.from && spots.get(place.from);
-    spots.set(place, { branch, from, x, y: y + below, angle: tip ? Math.atan2(y, x) : 0, named: false });
+    spots.set(place, { branch, from, x, y: y + below, angle: tip ? Math.atan2(y, x) : 0, hasLabel: false });
   }
-  return named([...spots.values()], (FAN * radius) / leaves >= NAME.line);
+  return assignLabels([...spots.values()], (FAN_ANGLE * radius) / leaves >= LABEL_SIZE.line);
 }
 
 /** Decide which tips have space for labels, and which other labels do not overlap. */
-function named(spots: Spot[], tips: boolean): Spot[] {
-  const written: Spot[] = [];
-  const wide = ({ branch }: Spot) => NAME.gap + NAME.letter * (String(branch.value).length + 1);
+function assignLabels(spots: BranchPosition[], tips: boolean): BranchPosition[] {
+  const written: BranchPosition[] = [];
+  const wide = ({ branch }: BranchPosition) => LABEL_SIZE.gap + LABEL_SIZE.letter * (String(branch.value).length + 1);
   for (const spot of spots) {
     if (spot.angle) {
-      spot.named = tips;
+      spot.hasLabel = tips;
       continue;
     }
-    const hidden = (other: Spot, more: number) =>
+    const hidden = (other: BranchPosition, more: number) =>
       other !== spot &&
-      Math.abs(other.y - spot.y) < NAME.line &&
+      Math.abs(other.y - spot.y) < LABEL_SIZE.line &&
       other.x + more > spot.x &&
       other.x < spot.x + wide(spot);
-    spot.named = !spots.some((other) => hidden(other, 6)) && !written.some((other) => hidden(other, wide(other)));
-    if (spot.named) written.push(spot);
+    spot.hasLabel = !spots.some((other) => hidden(other, 6)) && !written.some((other) => hidden(other, wide(other)));
+    if (spot.hasLabel) written.push(spot);
   }
   return spots;
 }
 
 /** Return the values from a branch down to the root. */
-export function pathOf(places: readonly { branch: Branch; from: unknown }[], value: string): ReadonlySet<bigint> {
+export function findPath(places: readonly { branch: Branch; from: unknown }[], value: string): ReadonlySet<bigint> {
   type Step = { branch: Branch; from: Step | undefined } | undefined;
   let at = places.find(({ branch }) => String(branch.value) === value) as Step;
   const path = new Set<bigint>();
@@ -159,27 +159,27 @@ function isPowerOfTwo(value: bigint): boolean {
 }
 
 /** Maximum number of nodes to search. */
-const PATIENCE = 200_000;
+const MAX_NODES = 200_000;
 
 /**
  * Return the number of [first, end) with the fewest steps to 1, without powers of two, and the smallest of several.
  * Undefined if a bounded search does not find it.
  */
-export function fastest(first: bigint, end: bigint): { n: bigint; steps: number } | undefined {
+export function findFastest(first: bigint, end: bigint): { n: bigint; steps: number } | undefined {
   let nodes = 0;
   let least: bigint | undefined;
   const search = (value: bigint, left: number): void => {
     nodes += 1;
-    if (nodes > PATIENCE || value << BigInt(left) < first) return;
+    if (nodes > MAX_NODES || value << BigInt(left) < first) return;
     if (left === 0) {
       if (value < end && !isPowerOfTwo(value) && (least === undefined || value < least)) least = value;
       return;
     }
-    for (const each of before(value)) search(each, left - 1);
+    for (const each of predecessors(value)) search(each, left - 1);
   };
-  for (let steps = first.toString(2).length - 1; nodes <= PATIENCE; steps += 1) {
+  for (let steps = first.toString(2).length - 1; nodes <= MAX_NODES; steps += 1) {
     search(1n, steps);
-    if (least !== undefined && nodes <= PATIENCE) return { n: least, steps };
+    if (least !== undefined && nodes <= MAX_NODES) return { n: least, steps };
   }
   return undefined;
 }

@@ -1,7 +1,7 @@
 /** Delays as counts on a grid of pixels, from exact values or columns of jobs. Pure functions. */
 
 import { createGrid, type Grid } from "../../../density/grid";
-import { joined, left, type Covered } from "./cover";
+import { joinRanges, uncoveredParts, type CoveredRanges } from "./coverage";
 import { unpack } from "./packed";
 import type { Sample } from "./sample";
 import { distance, type View } from "./view";
@@ -16,7 +16,7 @@ export interface Frame {
 }
 
 /** Map a distance from the left edge in numbers to pixel columns. */
-export function across({ view, log }: Frame, width: number): (far: number) => number {
+export function toPixels({ view, log }: Frame, width: number): (far: number) => number {
   if (!log) {
     const scale = width / view.span;
     return (far) => far * scale;
@@ -27,8 +27,8 @@ export function across({ view, log }: Frame, width: number): (far: number) => nu
   return (far) => Math.log1p(Math.max(far, 1 - left) / left) * scale;
 }
 
-/** Map a distance from the left edge in pixel columns to numbers, the inverse of `across`. */
-export function back({ view, log }: Frame, width: number): (x: number) => number {
+/** Map a distance from the left edge in pixel columns to numbers, the inverse of `toPixels`. */
+export function fromPixels({ view, log }: Frame, width: number): (x: number) => number {
   if (!log) return (x) => (x * view.span) / width;
   const left = Math.max(1, Number(view.base) + view.frac);
   const scale = Math.log1p(view.span / left) / width;
@@ -38,27 +38,27 @@ export function back({ view, log }: Frame, width: number): (x: number) => number
 export type Metric = "count" | "peak" | "residue";
 
 /** Value of a cell with several residues. */
-export const MIXED = 9;
+export const MIXED_RESIDUES = 9;
 
-export interface Exact {
+export interface ExactChunk {
   start: bigint;
   delays: Uint16Array;
   bits: Uint16Array;
 }
 
 /** Return how a number changes its cell: a count, the greatest peak bits, or the residue plus one. */
-function painter(metric: Metric, exact: Exact, modulus: number): (old: number, place: number) => number {
+function createCellUpdate(metric: Metric, exact: ExactChunk, modulus: number): (old: number, place: number) => number {
   if (metric === "count") return (old) => old + 1;
   if (metric === "peak") return (old, place) => Math.max(old, exact.bits[place] as number);
   const first = Number(exact.start % BigInt(modulus));
   return (old, place) => {
     const own = ((first + place) % modulus) + 1;
-    return old === 0 || old === own ? own : MIXED;
+    return old === 0 || old === own ? own : MIXED_RESIDUES;
   };
 }
 
 /** Return the start of each delay's row in the cells; -1 outside the frame. */
-function rowStarts({ low, high }: Frame, { width, height }: Grid): Int32Array {
+function computeRowStarts({ low, high }: Frame, { width, height }: Grid): Int32Array {
   const rows = height / (high - low);
   return Int32Array.from({ length: Math.ceil(high) + 1 }, (_, delay) => {
     const row = Math.floor((delay - low) * rows);
@@ -67,7 +67,7 @@ function rowStarts({ low, high }: Frame, { width, height }: Grid): Int32Array {
 }
 
 /** Count on a linear axis, the fast path while the view moves. */
-function countPlain(into: Grid, starts: Int32Array, delays: Uint16Array, far: number, scale: number): number {
+function countLinear(into: Grid, starts: Int32Array, delays: Uint16Array, far: number, scale: number): number {
   const { width, cells } = into;
   let count = 0;
   for (let place = 0; place < delays.length; place += 1) {
@@ -81,22 +81,22 @@ function countPlain(into: Grid, starts: Int32Array, delays: Uint16Array, far: nu
 }
 
 /** Add exact values to a grid and return how many were in the frame. */
-export function paintExact(into: Grid, frame: Frame, exact: Exact, metric: Metric = "count", modulus = 2): number {
+export function paintExact(into: Grid, frame: Frame, exact: ExactChunk, metric: Metric = "count", modulus = 2): number {
   const { width, height, cells } = into;
   const far = distance(frame.view, exact.start);
   const first = Math.max(0, Math.ceil(-far));
   const end = Math.min(exact.delays.length, Math.ceil(frame.view.span - far));
   if (metric === "count" && !frame.log && first < end) {
-    return countPlain(
+    return countLinear(
       into,
-      rowStarts(frame, into),
+      computeRowStarts(frame, into),
       exact.delays.subarray(first, end),
       far + first,
       width / frame.view.span,
     );
   }
-  const [x, rows] = [across(frame, width), height / (frame.high - frame.low)];
-  const paint = painter(metric, exact, modulus);
+  const [x, rows] = [toPixels(frame, width), height / (frame.high - frame.low)];
+  const paint = createCellUpdate(metric, exact, modulus);
   let count = 0;
   for (let place = first; place < end; place += 1) {
     const column = Math.floor(x(far + place));
@@ -139,14 +139,14 @@ interface Packed {
 }
 
 /** Parse the response of GET /api/jobs/{id}/density.bin. */
-export function fromBinary(job: string, data: ArrayBuffer): Density {
+export function parseBinary(job: string, data: ArrayBuffer): Density {
   const { facts, columns } = unpack(data);
   const { offset, first, delay, count } = columns as unknown as Packed;
-  return described(job, BigInt(facts.start as string), offset, first, delay, count);
+  return createDensity(job, BigInt(facts.start as string), offset, first, delay, count);
 }
 
 /** Parse the columns of a partial result. */
-export function fromResult(job: string, columns: ColumnsResult): Density | undefined {
+export function parseResult(job: string, columns: ColumnsResult): Density | undefined {
   if (!columns.start.length || !columns.density) return undefined;
   const start = BigInt(columns.start[0] as string);
   const offset = Float64Array.from(columns.start, (each) => Number(BigInt(each) - start));
@@ -155,7 +155,7 @@ export function fromResult(job: string, columns: ColumnsResult): Density | undef
     first[place + 1] = (first[place] as number) + histogram.length;
   const entries = columns.density.flat();
   const delay = Uint16Array.from(entries, ([each]) => each);
-  return described(
+  return createDensity(
     job,
     start,
     offset,
@@ -165,7 +165,7 @@ export function fromResult(job: string, columns: ColumnsResult): Density | undef
   );
 }
 
-function described(
+function createDensity(
   job: string,
   start: bigint,
   offset: Float64Array,
@@ -193,7 +193,7 @@ export function coarseness({ start, end, offset }: Density): number {
 }
 
 /** Return the start and end of column j, relative to the left edge. */
-function edges(density: Density, far: number, column: number): [number, number] {
+function columnEdges(density: Density, far: number, column: number): [number, number] {
   const from = density.offset[column] as number;
   return [far + from, far + from + (density.count[column] as number)];
 }
@@ -206,21 +206,21 @@ export function paintDensity(
   into: Grid,
   frame: Frame,
   density: Density,
-  covered: Covered = [],
+  covered: CoveredRanges = [],
   widest = Infinity,
-): Covered {
+): CoveredRanges {
   const far = distance(frame.view, density.start);
-  const x = across(frame, into.width);
+  const x = toPixels(frame, into.width);
   const drawn: [number, number][] = [];
   for (let column = 0; column < density.offset.length; column += 1) {
-    const [from, to] = edges(density, far, column);
+    const [from, to] = columnEdges(density, far, column);
     if (to <= 0 || from >= frame.view.span || x(to) - x(from) > widest) continue;
-    for (const [begin, end] of left(covered, from, to)) {
+    for (const [begin, end] of uncoveredParts(covered, from, to)) {
       paintColumn(into, frame, density, column, [x(begin), x(end)], (end - begin) / (to - from));
       drawn.push([begin, end]);
     }
   }
-  return drawn.length ? joined(covered, drawn) : covered;
+  return drawn.length ? joinRanges(covered, drawn) : covered;
 }
 
 /** Add a share of a column's numbers, spread over the pixels between two positions. */
@@ -247,12 +247,16 @@ function paintColumn(
 }
 
 /** Return how a sampled number changes its cell. */
-function sampled(metric: Metric, { weight, bits, rest }: Sample, modulus: number): (old: number, at: number) => number {
+function createSampleUpdate(
+  metric: Metric,
+  { weight, bits, rest }: Sample,
+  modulus: number,
+): (old: number, at: number) => number {
   if (metric === "count") return (old, at) => old + (weight[at] as number);
   if (metric === "peak") return (old, at) => Math.max(old, bits[at] as number);
   return (old, at) => {
     const own = ((rest[at] as number) % modulus) + 1;
-    return old === 0 || old === own ? own : MIXED;
+    return old === 0 || old === own ? own : MIXED_RESIDUES;
   };
 }
 
@@ -264,16 +268,16 @@ export function paintSample(
   { width, height, cells }: Grid,
   frame: Frame,
   sample: Sample,
-  covered: Covered = [],
+  covered: CoveredRanges = [],
   metric: Metric = "count",
   modulus = 2,
 ): number {
   const far = distance(frame.view, sample.range.first);
-  const [x, rows] = [across(frame, width), height / (frame.high - frame.low)];
-  const paint = sampled(metric, sample, modulus);
+  const [x, rows] = [toPixels(frame, width), height / (frame.high - frame.low)];
+  const paint = createSampleUpdate(metric, sample, modulus);
   let [part, count] = [0, 0];
-  for (let place = 0; place < sample.far.length; place += 1) {
-    const at = far + (sample.far[place] as number);
+  for (let place = 0; place < sample.distance.length; place += 1) {
+    const at = far + (sample.distance[place] as number);
     while (part < covered.length && (covered[part] as readonly [number, number])[1] <= at) part += 1;
     if (part < covered.length && (covered[part] as readonly [number, number])[0] <= at) continue;
     const column = Math.floor(x(at));
@@ -287,14 +291,14 @@ export function paintSample(
 }
 
 /** Number, minimum and maximum of the nonempty cells; 0 for none. */
-export interface Extent {
-  lit: number;
-  least: number;
-  greatest: number;
+export interface GridExtent {
+  count: number;
+  min: number;
+  max: number;
 }
 
 /** Compute the extent in one pass by index, which is fast even before the code is compiled. */
-export function extent({ cells }: Grid): Extent {
+export function computeExtent({ cells }: Grid): GridExtent {
   let [lit, least, greatest] = [0, Infinity, 0];
   for (let cell = 0; cell < cells.length; cell += 1) {
     const value = cells[cell] as number;
@@ -303,21 +307,21 @@ export function extent({ cells }: Grid): Extent {
     if (value < least) least = value;
     if (value > greatest) greatest = value;
   }
-  return { lit, least: lit ? least : 0, greatest };
+  return { count: lit, min: lit ? least : 0, max: greatest };
 }
 
 /** Enlarge single pixels to marks of `by` x `by` pixels where space is free. */
-export function thickened({ width, height, cells }: Grid, by: number): Grid {
+export function enlargeMarks({ width, height, cells }: Grid, by: number): Grid {
   const wide = createGrid(width, height);
   wide.cells.set(cells);
   for (let cell = 0; cell < cells.length; cell += 1) {
     const value = cells[cell] as number;
-    if (value > 0) smear(wide, cells, Math.floor(cell / width), cell % width, value, by);
+    if (value > 0) enlargeMark(wide, cells, Math.floor(cell / width), cell % width, value, by);
   }
   return wide;
 }
 
-function smear(
+function enlargeMark(
   { width, height, cells: into }: Grid,
   from: Float32Array,
   row: number,
@@ -336,7 +340,7 @@ function smear(
 export type Histogram = Map<number, number>;
 
 /** Count the delays of exact values in [first, end). */
-export function countExact(into: Histogram, exact: Exact, first: bigint, end: bigint): Histogram {
+export function countExact(into: Histogram, exact: ExactChunk, first: bigint, end: bigint): Histogram {
   const from = Math.max(0, Number(first - exact.start));
   const to = Math.min(exact.delays.length, Number(end - exact.start));
   for (let place = from; place < to; place += 1) {

@@ -1,11 +1,11 @@
 /** Messages between the page and its web workers. */
 
-import type { Window } from "./delays";
+import type { DelayWindow } from "./delays";
 import type { Sample } from "./sample";
 import type { Range } from "./view";
-import type { Meeting, Trajectory } from "./walk";
+import type { Meeting, Trajectory } from "./trajectory";
 
-export interface Asks {
+export interface RequestBodies {
   /** Exact delays of start, start + 1, … */
   window: { start: bigint; count: number };
   /** A complete trajectory, which the worker caches for `terms`. */
@@ -18,16 +18,20 @@ export interface Asks {
   table: { start: bigint; count: number };
 }
 
-export interface Answers {
-  window: Window;
-  walk: Omit<Trajectory, "kept">;
+export interface ResponseBodies {
+  window: DelayWindow;
+  walk: Omit<Trajectory, "storedValues">;
   terms: { values: bigint[] };
   sample: Sample;
   table: { text: string };
 }
 
-export type Path = Answers["walk"];
+export type Path = ResponseBodies["walk"];
 export type { Meeting };
 
-export type Ask = { [K in keyof Asks]: { id: number; kind: K; body: Asks[K] } }[keyof Asks];
-export type Answer = { id: number; body: Answers[keyof Answers]; error?: undefined } | { id: number; error: string };
+export type WorkerRequest = {
+  [K in keyof RequestBodies]: { id: number; kind: K; body: RequestBodies[K] };
+}[keyof RequestBodies];
+export type WorkerResponse =
+  | { id: number; body: ResponseBodies[keyof ResponseBodies]; error?: undefined }
+  | { id: number; error: string };

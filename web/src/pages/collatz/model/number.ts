@@ -5,7 +5,7 @@ export const MAX_DIGITS = 20_000;
 /** Maximum number of bits of a number with MAX_DIGITS digits. */
 const MAX_BITS = Math.ceil(MAX_DIGITS * Math.log2(10));
 
-export type Parsed = { value: bigint; why?: undefined } | { value?: undefined; why: string };
+export type ParsedNumber = { value: bigint; error?: undefined } | { value?: undefined; error: string };
 
 /** Return the number of bits of a number, 0 for 0. */
 export function bitLength(value: bigint): number {
@@ -21,26 +21,26 @@ export function log2(value: bigint): number {
   return Math.log2(Number(value >> BigInt(excess))) + excess;
 }
 
-const RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
+const SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 
 /** Format a power with superscript digits, such as 2¹⁵. */
-export function power(base: number, exponent: number): string {
-  const digits = [...String(Math.abs(exponent))].map((digit) => RAISED[Number(digit)]);
+export function formatPower(base: number, exponent: number): string {
+  const digits = [...String(Math.abs(exponent))].map((digit) => SUPERSCRIPTS[Number(digit)]);
   return `${base}${exponent < 0 ? "\u207b" : ""}${digits.join("")}`;
 }
 
-class Complaint extends Error {}
+class ParseError extends Error {}
 
 const TOO_LONG = `more than ${MAX_DIGITS.toLocaleString("en").replace(",", "\u202f")} digits`;
 
-function bounded(value: bigint): bigint {
+function checkSize(value: bigint): bigint {
   // a product of two bounded numbers is the largest possible value here
-  if (value > 2n ** BigInt(MAX_BITS)) throw new Complaint(TOO_LONG);
+  if (value > 2n ** BigInt(MAX_BITS)) throw new ParseError(TOO_LONG);
   return value;
 }
 
 /** Parser for sums of products of powers; powers are right-associative. */
-class Reader {
+class ExpressionParser {
   private at = 0;
 
   constructor(private readonly text: string) {}
@@ -48,7 +48,7 @@ class Reader {
   all(): bigint {
     const total = this.sum();
     if (this.at < this.text.length)
-      throw new Complaint(`"${this.text[this.at]}" at place ${this.at + 1} is not understood`);
+      throw new ParseError(`"${this.text[this.at]}" at place ${this.at + 1} is not understood`);
     return total;
   }
 
@@ -61,7 +61,7 @@ class Reader {
   private sum(): bigint {
     let total = this.product();
     for (;;) {
-      if (this.took("+")) total = bounded(total + this.product());
+      if (this.took("+")) total = checkSize(total + this.product());
       else if (this.took("-")) total -= this.product();
       else return total;
     }
@@ -69,7 +69,7 @@ class Reader {
 
   private product(): bigint {
     let total = this.power();
-    while (this.took("*") && !this.text.startsWith("*", this.at)) total = bounded(total * this.power());
+    while (this.took("*") && !this.text.startsWith("*", this.at)) total = checkSize(total * this.power());
     return total;
   }
 
@@ -77,51 +77,51 @@ class Reader {
     const base = this.atom();
     if (!this.took("^") && !this.took("**")) return base;
     const exponent = this.power();
-    if (exponent < 0n) throw new Complaint("a negative power is not a whole number");
+    if (exponent < 0n) throw new ParseError("a negative power is not a whole number");
     const bits = bitLength(base < 0n ? -base : base) - 1;
-    if (bits > 0 && exponent * BigInt(bits) > BigInt(MAX_BITS)) throw new Complaint(TOO_LONG);
-    return bounded(base ** (bits > 0 ? exponent : exponent % 2n ? 1n : exponent ? 2n : 0n));
+    if (bits > 0 && exponent * BigInt(bits) > BigInt(MAX_BITS)) throw new ParseError(TOO_LONG);
+    return checkSize(base ** (bits > 0 ? exponent : exponent % 2n ? 1n : exponent ? 2n : 0n));
   }
 
   private atom(): bigint {
     if (this.took("(")) {
       const inner = this.sum();
-      if (!this.took(")")) throw new Complaint("a bracket is not closed");
+      if (!this.took(")")) throw new ParseError("a bracket is not closed");
       return inner;
     }
     const [digits = ""] = /^\d+(?:e\d+)?/i.exec(this.text.slice(this.at)) ?? [];
     if (!digits)
-      throw new Complaint(
+      throw new ParseError(
         this.at < this.text.length
           ? `a number is missing before "${this.text[this.at]}"`
           : "a number is missing at the end",
       );
     this.at += digits.length;
     const [mantissa = "", zeros] = digits.toLowerCase().split("e");
-    if (mantissa.length + Number(zeros ?? 0) > MAX_DIGITS + 1) throw new Complaint(TOO_LONG);
+    if (mantissa.length + Number(zeros ?? 0) > MAX_DIGITS + 1) throw new ParseError(TOO_LONG);
     return BigInt(mantissa) * 10n ** BigInt(zeros ?? 0);
   }
 }
 
 /** Parse an integer, or return the error. Spaces and _ between digits are ignored. */
-export function parse(text: string): Parsed {
+export function parseNumber(text: string): ParsedNumber {
   const plain = text
     .replace(/[\s_\u202f]/g, "")
     .replaceAll("×", "*")
     .replaceAll("−", "-");
-  if (!plain) return { why: "a number is missing" };
+  if (!plain) return { error: "a number is missing" };
   try {
-    return { value: new Reader(plain).all() };
+    return { value: new ExpressionParser(plain).all() };
   } catch (error) {
-    if (error instanceof Complaint) return { why: error.message };
+    if (error instanceof ParseError) return { error: error.message };
     throw error;
   }
 }
 
 /** Parse an integer >= 1 of up to MAX_DIGITS digits, or return the error. */
-export function positive(text: string): Parsed {
-  const parsed = parse(text);
+export function parsePositive(text: string): ParsedNumber {
+  const parsed = parseNumber(text);
   if (parsed.value === undefined) return parsed;
-  if (parsed.value < 1n) return { why: "must be at least 1" };
-  return parsed.value >= 10n ** BigInt(MAX_DIGITS) ? { why: TOO_LONG } : parsed;
+  if (parsed.value < 1n) return { error: "must be at least 1" };
+  return parsed.value >= 10n ** BigInt(MAX_DIGITS) ? { error: TOO_LONG } : parsed;
 }

@@ -11,7 +11,7 @@ const READERS = {
   f64: Float64Array,
 } as const;
 
-interface Header {
+interface PackedHeader {
   facts: Record<string, unknown>;
   columns: { name: string; type: keyof typeof READERS; offset: number; length: number }[];
 }
@@ -22,7 +22,7 @@ export function unpack(data: ArrayBuffer): { facts: Record<string, unknown>; col
   if (String.fromCharCode(...bytes.subarray(0, 4)) !== "TCB1")
     throw new Error("the data does not contain packed columns");
   const length = new DataView(data).getUint32(4, true);
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))) as Header;
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))) as PackedHeader;
   const entries = header.columns.map(({ name, type, offset, length: items }) => [
     name,
     new READERS[type](data, offset, items),

@@ -47,7 +47,7 @@ const STOPS: Record<Exclude<Palette, "viridis">, readonly [light: readonly Stop[
   ],
 };
 
-function between(stops: readonly Stop[], share: number): Stop {
+function interpolateStops(stops: readonly Stop[], share: number): Stop {
   const at = Math.min(1, Math.max(0, share)) * (stops.length - 1);
   const place = Math.min(stops.length - 2, Math.floor(at));
   const [from, to] = [stops[place] as Stop, stops[place + 1] as Stop];
@@ -59,5 +59,5 @@ function between(stops: readonly Stop[], share: number): Stop {
 export function paletteColors(palette: Palette, dark: boolean): (share: number) => string {
   if (palette === "viridis") return (share) => cssColor(viridisColor(share, dark));
   const stops = STOPS[palette][dark ? 1 : 0];
-  return (share) => cssColor(between(stops, share));
+  return (share) => cssColor(interpolateStops(stops, share));
 }

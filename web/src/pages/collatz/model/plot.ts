@@ -12,12 +12,12 @@ export interface Box {
 
 export type Context = CanvasRenderingContext2D;
 
-export function letters(context: Context): void {
+export function setFont(context: Context): void {
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
 }
 
 /** Return about `about` round values between two values. */
-export function rounds(low: number, high: number, about: number): number[] {
+export function roundValues(low: number, high: number, about: number): number[] {
   const span = high - low;
   if (!(span > 0)) return [low];
   const scale = span < 20 ? 1000 : 1;
@@ -28,10 +28,16 @@ export function rounds(low: number, high: number, about: number): number[] {
 }
 
 /** Draw the grid lines and labels of a y axis. */
-export function yTicks(context: Context, box: Box, low: number, high: number, text: (value: number) => string): void {
+export function drawYTicks(
+  context: Context,
+  box: Box,
+  low: number,
+  high: number,
+  text: (value: number) => string,
+): void {
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (const value of rounds(low, high, box.height / 50)) {
+  for (const value of roundValues(low, high, box.height / 50)) {
     const y = Math.round(box.top + box.height * (1 - (value - low) / (high - low)));
     context.fillStyle = token("line");
     context.fillRect(box.left, y, box.width, 1);
@@ -40,7 +46,7 @@ export function yTicks(context: Context, box: Box, low: number, high: number, te
   }
 }
 
-export function xTicks(
+export function drawXTicks(
   context: Context,
   box: Box,
   low: number,
@@ -52,7 +58,7 @@ export function xTicks(
   context.textBaseline = "top";
   context.fillStyle = token("ink-soft");
   const room = context.measureText(title).width + 16;
-  for (const value of rounds(low, high, box.width / 90)) {
+  for (const value of roundValues(low, high, box.width / 90)) {
     const x = box.left + (box.width * (value - low)) / (high - low);
     context.fillRect(Math.round(x), box.top + box.height, 1, 4);
     if (x < box.left + box.width - room) context.fillText(text(value), x, box.top + box.height + 6);

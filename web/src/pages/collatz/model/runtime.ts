@@ -2,13 +2,13 @@
 
 import type { Job } from "../../../lib/api";
 
-type Times = Pick<Job, "started" | "ended">;
+type JobTimes = Pick<Job, "started" | "ended">;
 
 /**
  * Return the seconds during which at least one job was started and not ended, up to `at` (cluster time in ms since
  * 1970). Pauses count, as in a job's `seconds`.
  */
-export function runtime(jobs: readonly Times[], at: number): number {
+export function runSeconds(jobs: readonly JobTimes[], at: number): number {
   const spans = jobs
     .flatMap(({ started, ended }) => (started ? [[Date.parse(started), ended ? Date.parse(ended) : at] as const] : []))
     .sort(([left], [right]) => left - right);

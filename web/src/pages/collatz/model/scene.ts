@@ -6,44 +6,44 @@
 import type { Points } from "../../../density/painter";
 import type { ColorScale } from "../../../density/color";
 import { createGrid, type Grid } from "../../../density/grid";
-import { joined, type Covered } from "./cover";
+import { joinRanges, type CoveredRanges } from "./coverage";
 import {
   coarseness,
-  extent,
+  computeExtent,
   paintDensity,
   paintExact,
   paintSample,
-  across,
-  thickened,
+  toPixels,
+  enlargeMarks,
   type Density,
-  type Exact,
+  type ExactChunk,
   type Frame,
   type Metric,
 } from "./layers";
 import type { Sample } from "./sample";
 import { distance, type View } from "./view";
 
-export interface Wanted {
+export interface SceneRequest {
   view: View;
-  log: boolean;
+  isLog: boolean;
   metric: Metric;
   modulus: number;
-  dark: boolean;
+  isDark: boolean;
   /** Width in pixels. */
   width: number;
   height: number;
   scale: number;
-  mostPoints: number;
+  maxPoints: number;
 }
 
 export interface Scene {
   frame: Frame;
-  look: ColorScale;
+  colorScale: ColorScale;
   grid?: Grid;
   points?: Points[];
   /** Numbers of drawn values and nonempty pixels; 0 for points. */
   numbers: number;
-  lit: number;
+  litPixels: number;
   /** Coarsest source of the picture; a sample only if there is no other source. */
   source: "points" | "exact" | "columns" | "sample" | "none";
 }
@@ -54,7 +54,7 @@ const POINT_PIXELS = 0.5;
 /** Fraction of nonempty pixels below which marks are enlarged. */
 const SPARSE = 0.2;
 
-function scanned(delays: Uint16Array): [number, number] {
+function scanExtremes(delays: Uint16Array): [number, number] {
   let [least, most] = [Infinity, -Infinity];
   for (const delay of delays) {
     if (delay < least) least = delay;
@@ -63,19 +63,19 @@ function scanned(delays: Uint16Array): [number, number] {
   return [least, most];
 }
 
-const known = new WeakMap<object, [number, number]>();
+const extremesCache = new WeakMap<object, [number, number]>();
 
 /** Return the minimum and maximum delay of a chunk or sample. */
 function extremes(all: { delays: Uint16Array }): [number, number] {
-  const extremes = known.get(all) ?? scanned(all.delays);
-  known.set(all, extremes);
+  const extremes = extremesCache.get(all) ?? scanExtremes(all.delays);
+  extremesCache.set(all, extremes);
   return extremes;
 }
 
 /** Return the range of delays, slightly enlarged and rounded, so that the axis does not jitter. */
-export function bounds(
+export function delayBounds(
   view: View,
-  exact: readonly Exact[],
+  exact: readonly ExactChunk[],
   densities: readonly Density[],
   samples: readonly Sample[] = [],
 ): [number, number] {
@@ -84,7 +84,8 @@ export function bounds(
     const far = distance(view, each.start);
     const [from, to] = [Math.max(0, Math.floor(-far)), Math.min(each.delays.length, Math.ceil(view.span - far))];
     if (from >= to) continue;
-    const [low, high] = to - from === each.delays.length ? extremes(each) : scanned(each.delays.subarray(from, to));
+    const [low, high] =
+      to - from === each.delays.length ? extremes(each) : scanExtremes(each.delays.subarray(from, to));
     [least, most] = [Math.min(least, low), Math.max(most, high)];
   }
   for (const each of densities) [least, most] = [Math.min(least, each.least), Math.max(most, each.greatest)];
@@ -98,7 +99,7 @@ export function bounds(
   return [least < 0.3 * most ? 0 : Math.floor(least / step) * step, high];
 }
 
-function lookOf({ metric, dark, modulus }: Wanted, most: number, least: number): ColorScale {
+function createColorScale({ metric, isDark: dark, modulus }: SceneRequest, most: number, least: number): ColorScale {
   if (metric === "residue" && modulus <= 8) return { mode: "class", min: 1, max: modulus, isDark: dark };
   return { mode: metric === "count" ? "count" : "value", min: least, max: Math.max(most, least + 1), isDark: dark };
 }
@@ -108,10 +109,10 @@ function leastBits(exact: readonly { bits: Uint16Array }[]): number {
 }
 
 /** Points have the color of a count of 1 on a scale that ends at this count. */
-const ALONE = 60;
+const SINGLE_SCALE = 60;
 
 /** Build a scene of single points. */
-function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scene {
+function createPointScene(wanted: SceneRequest, frame: Frame, exact: readonly ExactChunk[]): Scene {
   const { view, metric, modulus, width } = wanted;
   const step = width / view.span;
   const parts = exact.flatMap((each) => {
@@ -138,52 +139,56 @@ function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scen
   });
   const size = Math.max(3 * wanted.scale, Math.min(9 * wanted.scale, step * 0.7));
   const points = parts.map(({ bits: _, ...each }) => ({ ...each, low: frame.low, high: frame.high, size }));
-  const bits = parts.map((each) => ({ bits: each.bits }) as Exact);
+  const bits = parts.map((each) => ({ bits: each.bits }) as ExactChunk);
   const most = Math.max(1, ...bits.map((each) => each.bits.reduce((high, value) => Math.max(high, value), 0)));
-  const look = lookOf(wanted, metric === "peak" ? most : ALONE, metric === "peak" ? leastBits(bits) : 0);
+  const look = createColorScale(
+    wanted,
+    metric === "peak" ? most : SINGLE_SCALE,
+    metric === "peak" ? leastBits(bits) : 0,
+  );
   return {
     frame,
-    look,
+    colorScale: look,
     points,
     numbers: points.reduce((sum, each) => sum + each.delays.length, 0),
-    lit: 0,
+    litPixels: 0,
     source: "points",
   };
 }
 
 /** Maximum width of columns in pixels; a sample shows more than wider columns. */
-const WIDEST = 6;
+const MAX_COLUMN_PIXELS = 6;
 
 /** Known data about the visible numbers, finest first. */
-export interface Known {
-  exact: readonly Exact[];
+export interface KnownData {
+  exact: readonly ExactChunk[];
   /** True if all visible numbers are known exactly. */
-  whole: boolean;
+  isComplete: boolean;
   densities: readonly Density[];
   samples: readonly Sample[];
 }
 
 /** Build the picture of the visible numbers. Each number is drawn from the finest source that contains it. */
-export function scene(wanted: Wanted, known: Known): Scene {
-  const { view, log, metric, width, height, scale } = wanted;
-  const coarse = known.whole ? [] : known.densities;
-  const samples = known.whole ? [] : known.samples;
-  const [low, high] = bounds(view, known.exact, coarse, samples);
+export function createScene(wanted: SceneRequest, known: KnownData): Scene {
+  const { view, isLog: log, metric, width, height, scale } = wanted;
+  const coarse = known.isComplete ? [] : known.densities;
+  const samples = known.isComplete ? [] : known.samples;
+  const [low, high] = delayBounds(view, known.exact, coarse, samples);
   const frame = { view, low, high, log };
-  const single = !log && known.whole && width / view.span >= POINT_PIXELS * wanted.scale;
-  if (single && view.span <= wanted.mostPoints) return pointScene(wanted, frame, known.exact);
+  const single = !log && known.isComplete && width / view.span >= POINT_PIXELS * wanted.scale;
+  if (single && view.span <= wanted.maxPoints) return createPointScene(wanted, frame, known.exact);
   if (!known.exact.length && !coarse.length && !samples.length) {
-    return { frame, look: lookOf(wanted, 0, 0), numbers: 0, lit: 0, source: "none" };
+    return { frame, colorScale: createColorScale(wanted, 0, 0), numbers: 0, litPixels: 0, source: "none" };
   }
   const cells = createGrid(width, height);
-  const { numbers, source } = painted(cells, frame, wanted, { ...known, densities: coarse, samples });
-  const { lit: count, least, greatest } = extent(cells);
+  const { numbers, source } = paintCells(cells, frame, wanted, { ...known, densities: coarse, samples });
+  const { count, min: least, max: greatest } = computeExtent(cells);
   return {
     frame,
-    look: lookOf(wanted, greatest, lowEnd(metric, least, known)),
-    grid: count < SPARSE * width * height ? thickened(cells, Math.round(1 + scale)) : cells,
+    colorScale: createColorScale(wanted, greatest, scaleStart(metric, least, known)),
+    grid: count < SPARSE * width * height ? enlargeMarks(cells, Math.round(1 + scale)) : cells,
     numbers,
-    lit: count,
+    litPixels: count,
     source: count === 0 ? "none" : source,
   };
 }
@@ -191,36 +196,36 @@ export function scene(wanted: Wanted, known: Known): Scene {
 /**
  * Return the start of the color scale. Sampled numbers represent many, so their scale starts near the smallest cell.
  */
-function lowEnd(metric: Metric, least: number, { exact, whole, samples }: Known): number {
+function scaleStart(metric: Metric, least: number, { exact, isComplete: whole, samples }: KnownData): number {
   if (metric === "peak") return Math.min(leastBits(exact), leastBits(samples));
   if (metric === "residue") return 0;
   const fewest = whole ? 0 : least;
   return fewest > 4 ? fewest / 4 : 0;
 }
 
-function painted(
+function paintCells(
   cells: Grid,
   frame: Frame,
-  { metric, modulus, width }: Wanted,
-  { exact, densities, samples }: Known,
+  { metric, modulus, width }: SceneRequest,
+  { exact, densities, samples }: KnownData,
 ): Pick<Scene, "numbers" | "source"> {
-  let [covered, numbers]: [Covered, number] = [[], 0];
+  let [covered, numbers]: [CoveredRanges, number] = [[], 0];
   for (const each of exact) {
     numbers += paintExact(cells, frame, each, metric, modulus);
     const from = distance(frame.view, each.start);
-    covered = joined(covered, [[from, from + each.delays.length]]);
+    covered = joinRanges(covered, [[from, from + each.delays.length]]);
   }
   let source: Scene["source"] = "exact";
   // columns contain only counts of delays
   for (const each of metric === "count" ? densities.toReversed() : []) {
     const before = covered;
-    covered = paintDensity(cells, frame, each, covered, Math.max(WIDEST, width / 200));
+    covered = paintDensity(cells, frame, each, covered, Math.max(MAX_COLUMN_PIXELS, width / 200));
     if (covered !== before) source = "columns";
   }
   for (const each of samples) {
     const count = paintSample(cells, frame, each, covered, metric, modulus);
     const from = distance(frame.view, each.range.first);
-    covered = joined(covered, [[from, from + Number(each.range.end - each.range.first)]]);
+    covered = joinRanges(covered, [[from, from + Number(each.range.end - each.range.first)]]);
     if (count && source === "exact") source = "sample";
     numbers += count;
   }
@@ -228,11 +233,11 @@ function painted(
 }
 
 /** Return the width of the finest columns in numbers; Infinity for none. */
-export function finest(densities: readonly Density[]): number {
+export function finestColumn(densities: readonly Density[]): number {
   return densities.reduce((least, each) => Math.min(least, coarseness(each)), Infinity);
 }
 
 /** Return a number's position in pixels from the left edge. */
-export function placeOf(frame: Frame, width: number, n: bigint): number {
-  return across(frame, width)(distance(frame.view, n) + (frame.log ? 0 : 0.5));
+export function numberPosition(frame: Frame, width: number, n: bigint): number {
+  return toPixels(frame, width)(distance(frame.view, n) + (frame.log ? 0 : 0.5));
 }

@@ -1,9 +1,9 @@
 /** State of the Collatz page, stored in its URL. */
 
 import { computed, signal } from "@preact/signals";
-import { positive } from "./number";
+import { parsePositive } from "./number";
 import { STRATEGIES, type Strategy } from "./strategies";
-import { clamped, seen, type Range, type View, whole } from "./view";
+import { clampView, visibleRange, type Range, type View, fullView } from "./view";
 import { createHashState } from "../../../lib/hash";
 
 export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] as const;
@@ -11,10 +11,10 @@ export type TabName = (typeof TABS)[number];
 export const COLOR_MODES = ["count", "peak", "residue"] as const;
 
 /** Maximum number of compared trajectories. */
-export const MOST_PATHS = 8;
+export const MAX_PATHS = 8;
 /** Upper limit of the kind's ranges, and its longest range. */
-const END = 2n ** 96n;
-const MOST = 2n ** 53n - 2n ** 33n;
+const RANGE_LIMIT = 2n ** 96n;
+const MAX_RANGE_SIZE = 2n ** 53n - 2n ** 33n;
 
 export const state = createHashState({
   v: 1,
@@ -63,63 +63,68 @@ export const strategy = computed<Strategy>(
 );
 export const metric = computed(() => COLOR_MODES.find((each) => each === state.colour.value) ?? "count");
 
-export function show(name: TabName): void {
+export function showView(name: TabName): void {
   state.view.value = name;
   state.commit();
 }
 
 // -- the range ------------------------------------------------------------------------------------------------------
 
-interface Asked {
+interface RequestedRange {
   range: Range;
   /** True if no end was given, so the range extends to the kind's limit. */
-  unbounded: boolean;
-  why: { from?: string; to?: string };
+  isUnbounded: boolean;
+  errors: { from?: string; to?: string };
 }
 
-function endless(text: string): boolean {
+function isEndless(text: string): boolean {
   return /^\s*(0|inf|infinity|∞)?\s*$/i.test(text);
 }
 
 /** The range in the form; invalid values are reported and replaced. */
-export const asked = computed<Asked>(() => {
-  const from = positive(state.from.value);
-  const first = from.value !== undefined && from.value < END ? from.value : 1n;
-  const why: Asked["why"] = {};
-  if (from.value === undefined) why.from = from.why;
-  else if (from.value >= END) why.from = "must be below 2^96: larger numbers have their trajectories below";
-  const most = first + MOST < END ? first + MOST : END;
-  if (endless(state.to.value)) return { range: { first, end: most }, unbounded: true, why };
-  const to = positive(state.to.value);
-  if (to.value === undefined) why.to = to.why;
+export const requestedRange = computed<RequestedRange>(() => {
+  const from = parsePositive(state.from.value);
+  const first = from.value !== undefined && from.value < RANGE_LIMIT ? from.value : 1n;
+  const why: RequestedRange["errors"] = {};
+  if (from.value === undefined) why.from = from.error;
+  else if (from.value >= RANGE_LIMIT) why.from = "must be below 2^96: larger numbers have their trajectories below";
+  const most = first + MAX_RANGE_SIZE < RANGE_LIMIT ? first + MAX_RANGE_SIZE : RANGE_LIMIT;
+  if (isEndless(state.to.value)) return { range: { first, end: most }, isUnbounded: true, errors: why };
+  const to = parsePositive(state.to.value);
+  if (to.value === undefined) why.to = to.error;
   else if (to.value < first) why.to = "must not be below the first number";
   else if (to.value >= most)
-    why.to = first + MOST < END ? "at most 2^53 - 2^33 numbers at a time" : "must be below 2^96";
-  const end = to.value !== undefined && !why.to ? to.value + 1n : first + 1_000_000n < END ? first + 1_000_000n : END;
-  return { range: { first, end }, unbounded: false, why };
+    why.to = first + MAX_RANGE_SIZE < RANGE_LIMIT ? "at most 2^53 - 2^33 numbers at a time" : "must be below 2^96";
+  const end =
+    to.value !== undefined && !why.to
+      ? to.value + 1n
+      : first + 1_000_000n < RANGE_LIMIT
+        ? first + 1_000_000n
+        : RANGE_LIMIT;
+  return { range: { first, end }, isUnbounded: false, errors: why };
 });
 
-export const range = computed(() => asked.value.range);
+export const range = computed(() => requestedRange.value.range);
 /** Number of values in the range. */
-export const size = computed(() => range.value.end - range.value.first);
+export const rangeSize = computed(() => range.value.end - range.value.first);
 /** Range that the view can show. */
-export const limits: Range = { first: 1n, end: END };
+export const limits: Range = { first: 1n, end: RANGE_LIMIT };
 
 // -- the view -------------------------------------------------------------------------------------------------------
 
 /** The visible range of numbers. */
 export const view = computed<View>(() => {
   const [left, frac = "0"] = state.x.value.split(".");
-  if (!state.span.value || !left || !/^\d{1,30}$/.test(left)) return whole(range.value);
-  return clamped({ base: BigInt(left), frac: Number(`0.${frac}`), span: state.span.value }, limits);
+  if (!state.span.value || !left || !/^\d{1,30}$/.test(left)) return fullView(range.value);
+  return clampView({ base: BigInt(left), frac: Number(`0.${frac}`), span: state.span.value }, limits);
 });
 
-export function look(next: View): void {
+export function setView(next: View): void {
   state.x.value = next.frac ? `${next.base}.${next.frac.toFixed(6).slice(2)}` : String(next.base);
   state.span.value = next.span;
 }
 
-export function fit(): void {
+export function fitView(): void {
   state.x.value = "";
   state.span.value = 0;
 }
@@ -131,15 +136,15 @@ export const selection = computed<Range | undefined>(() => {
   const [, first, last] = /^(\d{1,30})-(\d{1,30})$/.exec(state.sel.value) ?? [];
   if (!first || !last) return undefined;
   const given = { first: BigInt(first), end: BigInt(last) + 1n };
-  return given.first >= 1n && given.first < given.end && given.end <= END ? given : undefined;
+  return given.first >= 1n && given.first < given.end && given.end <= RANGE_LIMIT ? given : undefined;
 });
 
 /** Return the range to count: the selection, or else the view. */
 export function countedRange(): Range {
-  return selection.value ?? seen(view.value, limits);
+  return selection.value ?? visibleRange(view.value, limits);
 }
 
-export function select(numbers: Range | undefined): void {
+export function selectRange(numbers: Range | undefined): void {
   state.sel.value = numbers ? `${numbers.first}-${numbers.end - 1n}` : "";
   state.commit();
 }
@@ -147,14 +152,14 @@ export function select(numbers: Range | undefined): void {
 // -- trajectories ---------------------------------------------------------------------------------------------------
 
 /** The number whose trajectory is shown, or the reason why there is none. */
-export const startNumber = computed(() => positive(state.n.value));
+export const startNumber = computed(() => parsePositive(state.n.value));
 
 /** Incremented when a number is selected, so that its trajectory scrolls into view. */
-export const chosen = signal(0);
+export const choiceCount = signal(0);
 
 /** Show the trajectory of a number. */
-export function choose(n: bigint | string): void {
-  chosen.value = chosen.peek() + 1;
+export function showTrajectory(n: bigint | string): void {
+  choiceCount.value = choiceCount.peek() + 1;
   state.n.value = String(n);
   state.step.value = 0;
   state.steps.value = "";
@@ -162,11 +167,11 @@ export function choose(n: bigint | string): void {
 }
 
 /** Add a number to the compared ones, or remove it. */
-export function compare(n: string, add = true): void {
+export function compareNumber(n: string, add = true): void {
   const others = state.with.peek().filter((each) => each !== n);
-  state.with.value = add ? [...others, n].slice(-(MOST_PATHS - 1)) : others;
+  state.with.value = add ? [...others, n].slice(-(MAX_PATHS - 1)) : others;
   state.commit();
 }
 
 /** Number under the pointer or keyboard focus in the graph. */
-export const pointed = signal<bigint | undefined>(undefined);
+export const pointedNumber = signal<bigint | undefined>(undefined);

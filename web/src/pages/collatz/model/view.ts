@@ -10,7 +10,7 @@ export interface View {
 }
 
 /** Minimum number of visible values. */
-export const LEAST_SPAN = 8;
+export const MIN_SPAN = 8;
 
 export interface Range {
   first: bigint;
@@ -19,7 +19,7 @@ export interface Range {
 }
 
 /** Move the view to the right by `shift` numbers. */
-export function moved({ base, frac, span }: View, shift: number): View {
+export function moveView({ base, frac, span }: View, shift: number): View {
   const whole = Math.floor(frac + shift);
   return { base: base + BigInt(whole), frac: Math.min(1 - 1e-9, Math.max(0, frac + shift - whole)), span };
 }
@@ -30,48 +30,48 @@ export function distance(view: View, n: bigint): number {
 }
 
 /** Return the number at a position in [0, 1] of the width. */
-export function under(view: View, place: number): bigint {
-  return moved(view, place * view.span).base;
+export function numberAt(view: View, place: number): bigint {
+  return moveView(view, place * view.span).base;
 }
 
 /** Limit a view's span and edges. */
-export function clamped(view: View, limits: Range): View {
+export function clampView(view: View, limits: Range): View {
   const most = Number(limits.end - limits.first);
-  const span = Math.min(most, Math.max(Math.min(LEAST_SPAN, most), view.span));
+  const span = Math.min(most, Math.max(Math.min(MIN_SPAN, most), view.span));
   if (view.base < limits.first) return { base: limits.first, frac: 0, span };
   const over = distance({ ...view, span }, limits.end) - span;
   if (over >= 0) return { ...view, span };
   const back = { base: limits.end, frac: 0, span };
-  const result = moved(back, -span);
+  const result = moveView(back, -span);
   return result.base < limits.first ? { base: limits.first, frac: 0, span } : result;
 }
 
 /** Zoom around `place`, which stays fixed; factor > 1 shows more numbers. */
-export function zoomed(view: View, factor: number, place: number, limits: Range): View {
+export function zoomView(view: View, factor: number, place: number, limits: Range): View {
   const most = Number(limits.end - limits.first);
-  const span = Math.min(most, Math.max(Math.min(LEAST_SPAN, most), view.span * factor));
-  return clamped({ ...moved(view, (view.span - span) * place), span }, limits);
+  const span = Math.min(most, Math.max(Math.min(MIN_SPAN, most), view.span * factor));
+  return clampView({ ...moveView(view, (view.span - span) * place), span }, limits);
 }
 
-export function panned(view: View, share: number, limits: Range): View {
-  return clamped(moved(view, share * view.span), limits);
+export function panView(view: View, share: number, limits: Range): View {
+  return clampView(moveView(view, share * view.span), limits);
 }
 
-export function whole(range: Range): View {
+export function fullView(range: Range): View {
   return { base: range.first, frac: 0, span: Number(range.end - range.first) };
 }
 
 /** Return the numbers that are at least partly visible. */
-export function seen(view: View, limits: Range): Range {
-  const last = under(view, 1);
-  const edge = moved(view, view.span).frac > 1e-9 ? last + 1n : last;
+export function visibleRange(view: View, limits: Range): Range {
+  const last = numberAt(view, 1);
+  const edge = moveView(view, view.span).frac > 1e-9 ? last + 1n : last;
   const end = edge < limits.end ? edge : limits.end;
   return { first: view.base > limits.first ? view.base : limits.first, end };
 }
 
 /** Return a view with a number in its center. */
-export function around(n: bigint, span: number, limits: Range): View {
-  return clamped(moved({ base: n, frac: 0, span }, 0.5 - span / 2), limits);
+export function viewAround(n: bigint, span: number, limits: Range): View {
+  return clampView(moveView({ base: n, frac: 0, span }, 0.5 - span / 2), limits);
 }
 
 /** Bits of the size of a chunk of exact values, to which chunks are aligned. */
@@ -79,7 +79,7 @@ export const CHUNK_BITS = 16;
 export const CHUNK = 2 ** CHUNK_BITS;
 
 /** Return the chunks that overlap a range. */
-export function chunks({ first, end }: Range): bigint[] {
+export function overlappingChunks({ first, end }: Range): bigint[] {
   const shift = BigInt(CHUNK_BITS);
   const indices: bigint[] = [];
   for (let index = first >> shift; index << shift < end; index += 1n) indices.push(index);
@@ -90,7 +90,7 @@ export function chunks({ first, end }: Range): bigint[] {
  * Return the window of a job: columns of 2^k numbers that cover a range, with the smallest k that needs no more than
  * `most` columns.
  */
-export function aligned({ first, end }: Range, most: number, limits: Range): Range & { k: number } {
+export function alignRange({ first, end }: Range, most: number, limits: Range): Range & { k: number } {
   let k = 0;
   for (;;) {
     const shift = BigInt(k);
@@ -104,10 +104,10 @@ export function aligned({ first, end }: Range, most: number, limits: Range): Ran
 }
 
 /** Return about `about` round numbers of [first, first + span] for an axis. */
-export function ticks(view: View, about: number): bigint[] {
+export function roundTicks(view: View, about: number): bigint[] {
   const step = roundStep(view.span / Math.max(1, about));
   const places: bigint[] = [];
-  const end = under(view, 1);
+  const end = numberAt(view, 1);
   for (let at = ((view.base + step - 1n) / step) * step; at <= end; at += step) places.push(at);
   return places;
 }

@@ -1,43 +1,44 @@
 /** Web worker for computations that would block the page: delays of windows, and trajectories of huge numbers. */
 
-import { table, window as delaysOf } from "./delays";
-import type { Answer, Answers, Ask } from "./messages";
-import { sample } from "./sample";
-import { values, walk, type Trajectory } from "./walk";
+import { formatTable, computeWindow as delaysOf } from "./delays";
+import type { WorkerResponse, ResponseBodies, WorkerRequest } from "./messages";
+import { createSample } from "./sample";
+import { computeValues, computeTrajectory, type Trajectory } from "./trajectory";
 import { messageOf } from "../../../lib/errors";
 
 /** Maximum number of cached trajectories. */
-const KEEP = 10;
-const kept = new Map<bigint, Trajectory>();
+const MAX_CACHED = 10;
+const cache = new Map<bigint, Trajectory>();
 
-function walked(n: bigint): Trajectory {
-  const walked = kept.get(n) ?? walk(n);
-  kept.delete(n);
-  kept.set(n, walked);
-  for (const old of [...kept.keys()].slice(0, -KEEP)) kept.delete(old);
+function getTrajectory(n: bigint): Trajectory {
+  const walked = cache.get(n) ?? computeTrajectory(n);
+  cache.delete(n);
+  cache.set(n, walked);
+  for (const old of [...cache.keys()].slice(0, -MAX_CACHED)) cache.delete(old);
   return walked;
 }
 
-function answer(ask: Ask): [Answers[keyof Answers], Transferable[]] {
+function handleRequest(ask: WorkerRequest): [ResponseBodies[keyof ResponseBodies], Transferable[]] {
   if (ask.kind === "window") {
     const exact = delaysOf(ask.body.start, ask.body.count);
     return [exact, [exact.delays.buffer, exact.bits.buffer]];
   }
   if (ask.kind === "sample") {
-    const made = sample(ask.body.range, ask.body.count, ask.body.log);
-    return [made, [made.far, made.weight, made.delays, made.bits, made.rest].map((each) => each.buffer)];
+    const made = createSample(ask.body.range, ask.body.count, ask.body.log);
+    return [made, [made.distance, made.weight, made.delays, made.bits, made.rest].map((each) => each.buffer)];
   }
-  if (ask.kind === "table") return [{ text: table(ask.body.start, ask.body.count) }, []];
-  if (ask.kind === "terms") return [{ values: values(walked(ask.body.n), ask.body.step, ask.body.count) }, []];
-  const { kept: _, ...path } = walked(ask.body.n);
+  if (ask.kind === "table") return [{ text: formatTable(ask.body.start, ask.body.count) }, []];
+  if (ask.kind === "terms")
+    return [{ values: computeValues(getTrajectory(ask.body.n), ask.body.step, ask.body.count) }, []];
+  const { storedValues: _, ...path } = getTrajectory(ask.body.n);
   return [path, []];
 }
 
-self.onmessage = ({ data }: MessageEvent<Ask>) => {
+self.onmessage = ({ data }: MessageEvent<WorkerRequest>) => {
   try {
-    const [body, moved] = answer(data);
-    self.postMessage({ id: data.id, body } satisfies Answer, { transfer: moved });
+    const [body, moved] = handleRequest(data);
+    self.postMessage({ id: data.id, body } satisfies WorkerResponse, { transfer: moved });
   } catch (error) {
-    self.postMessage({ id: data.id, error: messageOf(error) } satisfies Answer);
+    self.postMessage({ id: data.id, error: messageOf(error) } satisfies WorkerResponse);
   }
 };

@@ -3,16 +3,16 @@
 import type { Job, Status } from "../../../lib/api";
 import { formatInteger } from "../../../lib/format";
 
-const ACTIVE = ["queued", "running", "finishing"] as const;
+const ACTIVE_STATES = ["queued", "running", "finishing"] as const;
 
 /**
  * Describe the number of active jobs. The page knows only the newest jobs; if the cluster has more active jobs, their
  * kinds are unknown.
  */
-export function activeText(type: string, known: readonly Pick<Job, "type" | "state">[], status?: Status): string {
-  const active = known.filter((job) => ACTIVE.some((state) => state === job.state));
+export function formatActive(type: string, known: readonly Pick<Job, "type" | "state">[], status?: Status): string {
+  const active = known.filter((job) => ACTIVE_STATES.some((state) => state === job.state));
   const mine = active.filter((job) => job.type === type).length;
-  const all = ACTIVE.reduce((sum, state) => sum + (status?.jobs[state] ?? 0), 0);
+  const all = ACTIVE_STATES.reduce((sum, state) => sum + (status?.jobs[state] ?? 0), 0);
   if (active.length >= all) return formatInteger(mine);
   return mine ? `at least ${formatInteger(mine)}` : "not known";
 }

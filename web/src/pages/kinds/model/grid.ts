@@ -3,53 +3,53 @@
 import { UNIT_STATES } from "./units";
 
 /** Maximum number of cells; more units share cells. */
-const MOST_CELLS = 10_000;
+const MAX_CELLS = 10_000;
 /** Cell sizes with their gap in pixels; the largest that fits is used. */
-const SIDES = [20, 16, 14, 12, 10, 8, 7, 6, 5, 4] as const;
+const CELL_SIZES = [20, 16, 14, 12, 10, 8, 7, 6, 5, 4] as const;
 /** Maximum height of a grid in pixels if smaller cells are possible. */
-const HEIGHT = 360;
+const MAX_HEIGHT = 360;
 
 /** States by urgency, for units that share a cell. */
 const URGENCY = ["dead", "retrying", "running", "waiting", "done"] as const;
-const RANK = UNIT_STATES.map((state) => URGENCY.indexOf(state));
+const URGENCY_RANKS = UNIT_STATES.map((state) => URGENCY.indexOf(state));
 
-export interface Grid {
+export interface UnitGridLayout {
   total: number;
   /** Number of units per cell. */
-  share: number;
+  unitsPerCell: number;
   cells: number;
   columns: number;
   rows: number;
   /** Distance between cells in pixels. */
-  side: number;
+  cellSize: number;
   height: number;
 }
 
 /** Return the number of units per cell, a power of ten. */
-export function shareOf(total: number): number {
-  return 10 ** Math.max(0, Math.ceil(Math.log10(total / MOST_CELLS) - 1e-9));
+export function unitsPerCell(total: number): number {
+  return 10 ** Math.max(0, Math.ceil(Math.log10(total / MAX_CELLS) - 1e-9));
 }
 
-export function gridOf(total: number, width: number): Grid {
-  const share = shareOf(total);
+export function layOutGrid(total: number, width: number): UnitGridLayout {
+  const share = unitsPerCell(total);
   const cells = Math.ceil(total / share);
   const columnsAt = (side: number) => Math.max(1, Math.floor(width / side));
-  const fits = (side: number) => Math.ceil(cells / columnsAt(side)) * side <= HEIGHT;
-  const side = SIDES.find(fits) ?? (SIDES.at(-1) as number);
+  const fits = (side: number) => Math.ceil(cells / columnsAt(side)) * side <= MAX_HEIGHT;
+  const side = CELL_SIZES.find(fits) ?? (CELL_SIZES.at(-1) as number);
   const columns = Math.min(columnsAt(side), Math.max(1, cells));
   const rows = Math.ceil(cells / columns);
-  return { total, share, cells, columns, rows, side, height: rows * side };
+  return { total, unitsPerCell: share, cells, columns, rows, cellSize: side, height: rows * side };
 }
 
 /** Return the state code of each cell. */
-export function cellCodes(list: Uint8Array, { share, cells }: Grid): Uint8Array {
+export function computeCellCodes(list: Uint8Array, { unitsPerCell: share, cells }: UnitGridLayout): Uint8Array {
   if (share === 1) return list;
   const shown = new Uint8Array(cells);
   for (let cell = 0; cell < cells; cell += 1) {
     let first = list[cell * share] as number;
     for (let unit = cell * share + 1; unit < Math.min(list.length, (cell + 1) * share); unit += 1) {
       const code = list[unit] as number;
-      if ((RANK[code] as number) < (RANK[first] as number)) first = code;
+      if ((URGENCY_RANKS[code] as number) < (URGENCY_RANKS[first] as number)) first = code;
     }
     shown[cell] = first;
   }
@@ -57,19 +57,19 @@ export function cellCodes(list: Uint8Array, { share, cells }: Grid): Uint8Array 
 }
 
 /** Return the cell at a point; undefined outside the grid. */
-export function cellAt(x: number, y: number, { side, columns, cells }: Grid): number | undefined {
+export function cellAt(x: number, y: number, { cellSize: side, columns, cells }: UnitGridLayout): number | undefined {
   const [column, row] = [Math.floor(x / side), Math.floor(y / side)];
   const cell = row * columns + column;
   return column < 0 || row < 0 || column >= columns || cell >= cells ? undefined : cell;
 }
 
 /** Return the left and top coordinates of a cell. */
-export function placeOf(cell: number, { side, columns }: Grid): [number, number] {
+export function cellPosition(cell: number, { cellSize: side, columns }: UnitGridLayout): [number, number] {
   return [(cell % columns) * side, Math.floor(cell / columns) * side];
 }
 
 /** Return the cell to which a key moves; undefined for other keys. */
-export function moved(cell: number, key: string, { columns, cells }: Grid): number | undefined {
+export function cellAfterKey(cell: number, key: string, { columns, cells }: UnitGridLayout): number | undefined {
   const steps: Record<string, number> = {
     ArrowLeft: -1,
     ArrowRight: 1,
@@ -85,7 +85,7 @@ export function moved(cell: number, key: string, { columns, cells }: Grid): numb
 }
 
 /** Return the next unit in a state, wrapping around; undefined if there is none. */
-export function nextWith(list: Uint8Array, code: number, after: number): number | undefined {
+export function findNextUnit(list: Uint8Array, code: number, after: number): number | undefined {
   const later = list.indexOf(code, after + 1);
   const place = later < 0 ? list.indexOf(code) : later;
   return place < 0 ? undefined : place;

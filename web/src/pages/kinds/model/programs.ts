@@ -4,12 +4,12 @@ import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { asProblem, type Problem, type Job, type Unit } from "../../../lib/api";
 import { isEnded } from "../../../lib/fleet";
 import { follow } from "../../../lib/follow";
-import { codes, counted, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
+import { stateCodes, countStates, loadBlock, UNIT_STATES, loadUnitStates, blockStart, type StateCounts } from "./units";
 
-export interface Programs {
+export interface ProgramUnits {
   /** State code of each unit; undefined until known. */
   states: ReadonlySignal<Uint8Array | undefined>;
-  counts: ReadonlySignal<Counts | undefined>;
+  counts: ReadonlySignal<StateCounts | undefined>;
   /** Number of state changes; records read before the last change may be outdated. */
   changes: ReadonlySignal<number>;
   problem: ReadonlySignal<Problem | undefined>;
@@ -21,11 +21,11 @@ export interface Programs {
   stop(): void;
 }
 
-function same(left: Uint8Array | undefined, right: Uint8Array): boolean {
+function areEqual(left: Uint8Array | undefined, right: Uint8Array): boolean {
   return left !== undefined && left.length === right.length && left.every((code, place) => code === right[place]);
 }
 
-export function programsOf(first: Job): Programs {
+export function followUnits(first: Job): ProgramUnits {
   let job = first;
   const states = signal<Uint8Array | undefined>(undefined);
   const problem = signal<Problem | undefined>(undefined);
@@ -36,9 +36,9 @@ export function programsOf(first: Job): Programs {
 
   const ask = async (stop: AbortSignal) => {
     try {
-      const list = codes(await unitStates(job.job_id, stop));
+      const list = stateCodes(await loadUnitStates(job.job_id, stop));
       problem.value = undefined;
-      if (same(states.peek(), list)) return;
+      if (areEqual(states.peek(), list)) return;
       states.value = list;
       changes.value += 1;
       asked.clear();
@@ -50,17 +50,17 @@ export function programsOf(first: Job): Programs {
   const follower = follow(ask, () => !isEnded(job));
 
   const askRows = (unit: number) => {
-    const from = windowOf(unit);
+    const from = blockStart(unit);
     if (asked.has(from)) return;
     asked.add(from);
-    neighbours(job.job_id, unit, control.signal).then(
+    loadBlock(job.job_id, unit, control.signal).then(
       (list) => (rows.value = new Map([...rows.peek(), ...list.map((each) => [each.unit, each] as const)])),
       () => asked.delete(from),
     );
   };
   return {
     states,
-    counts: computed(() => states.value && counted(states.value)),
+    counts: computed(() => states.value && countStates(states.value)),
     changes,
     problem,
     row: (unit) => rows.value.get(unit),
@@ -76,6 +76,6 @@ export function programsOf(first: Job): Programs {
   };
 }
 
-export function stateAt(list: Uint8Array, unit: number): (typeof UNIT_STATES)[number] {
+export function unitState(list: Uint8Array, unit: number): (typeof UNIT_STATES)[number] {
   return UNIT_STATES[list[unit] ?? 0] ?? "waiting";
 }

@@ -21,26 +21,26 @@ export const state = createHashState({
 });
 
 /** All kinds; undefined until loaded. */
-export const all = signal<readonly Kind[] | undefined>(undefined);
-export const problem = signal<Problem | undefined>(undefined);
+export const allKinds = signal<readonly Kind[] | undefined>(undefined);
+export const kindsProblem = signal<Problem | undefined>(undefined);
 
 /** Load the kinds. */
-export function load(): void {
-  problem.value = undefined;
+export function fetchKinds(): void {
+  kindsProblem.value = undefined;
   loadKinds().then(
-    (list) => (all.value = list),
-    (error: unknown) => (problem.value = asProblem(error)),
+    (list) => (allKinds.value = list),
+    (error: unknown) => (kindsProblem.value = asProblem(error)),
   );
 }
 
-const watched = computed(() => (state.job.value ? watchJob(state.job.value) : undefined));
-export const job = computed(() => watched.value?.value);
+const watchedJob = computed(() => (state.job.value ? watchJob(state.job.value) : undefined));
+export const openJob = computed(() => watchedJob.value?.value);
 /** Reason why the job does not exist. */
-export const missing = computed(() => (state.job.value ? jobProblem(state.job.value).value : undefined));
+export const missingProblem = computed(() => (state.job.value ? jobProblem(state.job.value).value : undefined));
 
 /** The displayed kind, or the kind of the displayed job. */
-export const kindName = computed(() => job.value?.type ?? state.kind.value);
-export const kind = computed(() => all.value?.find((each) => each.type === kindName.value));
+export const kindName = computed(() => openJob.value?.type ?? state.kind.value);
+export const openKind = computed(() => allKinds.value?.find((each) => each.type === kindName.value));
 
 export const draft = computed<Draft>(() => ({
   kind: kindName.value,
@@ -50,22 +50,22 @@ export const draft = computed<Draft>(() => ({
 }));
 
 /** Store the form's contents. */
-export function keepDraft({ parameters, priority, device }: Draft): void {
+export function storeDraft({ parameters, priority, device }: Draft): void {
   state.set.value = flattenParameters(parameters);
   state.priority.value = priority === EMPTY_DRAFT.priority ? "" : priority;
   state.device.value = device === EMPTY_DRAFT.device ? "" : device;
 }
 
 /** Show a kind; an empty name shows the list. */
-export function show(name: string): void {
+export function showKind(name: string): void {
   state.kind.value = name;
   state.job.value = "";
-  keepDraft(EMPTY_DRAFT);
+  storeDraft(EMPTY_DRAFT);
   state.commit();
 }
 
 /** Show a job of the kind; an empty ID shows none. */
-export function open(id: string): void {
+export function showJob(id: string): void {
   state.kind.value = kindName.peek();
   state.job.value = id;
   state.unit.value = -1;

@@ -4,78 +4,78 @@ import { getBytes, get, type Query, type Unit, type Units, type UnitState, type 
 
 /** States in the order of a unit's life; the index is the state code. */
 export const UNIT_STATES: readonly UnitState[] = ["waiting", "running", "done", "retrying", "dead"];
-export type Counts = Record<UnitState, number>;
+export type StateCounts = Record<UnitState, number>;
 
 /** Number of rows per table page. */
-export const PAGE = 1000;
+export const PAGE_SIZE = 1000;
 /** Number of records per request, because neighbors are usually viewed next. */
-const NEIGHBOURS = 50;
+const BLOCK_SIZE = 50;
 
-export function unitStates(job: string, signal?: AbortSignal): Promise<UnitStates> {
+export function loadUnitStates(job: string, signal?: AbortSignal): Promise<UnitStates> {
   return get<UnitStates>(`/api/jobs/${job}/unit-states`, {}, signal);
 }
 
 /** Return units from a number on, optionally in one state. */
-export function units(job: string, from: number, limit: number, state = "", signal?: AbortSignal): Promise<Units> {
+export function loadUnits(job: string, from: number, limit: number, state = "", signal?: AbortSignal): Promise<Units> {
   const query: Query = { from, limit, ...(state ? { state } : {}) };
   return get<Units>(`/api/jobs/${job}/units`, query, signal);
 }
 
 /** Return the first unit of the block of records that contains a unit. */
-export function windowOf(unit: number): number {
-  return unit - (unit % NEIGHBOURS);
+export function blockStart(unit: number): number {
+  return unit - (unit % BLOCK_SIZE);
 }
 
-export async function neighbours(job: string, unit: number, signal?: AbortSignal): Promise<readonly Unit[]> {
-  return (await units(job, windowOf(unit), NEIGHBOURS, "", signal)).units;
+export async function loadBlock(job: string, unit: number, signal?: AbortSignal): Promise<readonly Unit[]> {
+  return (await loadUnits(job, blockStart(unit), BLOCK_SIZE, "", signal)).units;
 }
 
 /** Return the state code of each unit; unlisted units are waiting. */
-export function codes({ total, runs }: UnitStates): Uint8Array {
+export function stateCodes({ total, runs }: UnitStates): Uint8Array {
   const list = new Uint8Array(total);
   for (const [lo, hi, state] of runs) list.fill(Math.max(0, UNIT_STATES.indexOf(state)), lo, hi);
   return list;
 }
 
 /** Count the units in each state. */
-export function counted(list: Uint8Array): Counts {
+export function countStates(list: Uint8Array): StateCounts {
   const sums = UNIT_STATES.map(() => 0);
   for (const code of list) sums[code] = (sums[code] as number) + 1;
-  return Object.fromEntries(UNIT_STATES.map((state, code) => [state, sums[code]])) as Counts;
+  return Object.fromEntries(UNIT_STATES.map((state, code) => [state, sums[code]])) as StateCounts;
 }
 
 /** Format as `3 of 10 units done, 2 running, 1 dead, 4 waiting`. */
-export function inWords(counts: Counts, total: number): string {
+export function describeCounts(counts: StateCounts, total: number): string {
   const rest = (["running", "retrying", "dead", "waiting"] as const).filter((state) => counts[state]);
   return [`${counts.done} of ${total} units done`, ...rest.map((state) => `${counts[state]} ${state}`)].join(", ");
 }
 
 /** Describe why a unit exited, such as `exit 1` or `timeout, exit 137`. */
-export function ending({ exit, reason }: Pick<Unit, "exit" | "reason">): string {
+export function describeExit({ exit, reason }: Pick<Unit, "exit" | "reason">): string {
   return [reason, exit === null ? "" : `exit ${exit}`].filter(Boolean).join(", ");
 }
 
 /** Format a value for a cell: texts unchanged, other values as JSON. */
-export function valueText(value: unknown): string {
+export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** Return True if a value was too large for the record and is a file of the artifact. */
-export function isKept(value: unknown): boolean {
+export function isStoredFile(value: unknown): boolean {
   return typeof value === "object" && value !== null && (value as { artifact?: unknown }).artifact === true;
 }
 
 // -- outputs --------------------------------------------------------------------------------------------------------
 
-export interface Output {
+export interface OutputFile {
   path: string;
   bytes: number;
   sha: string;
 }
 
 /** Return the files of a unit in its artifact's manifest: outputs, and a value that was too large for its record. */
-export function outputsOf(manifest: string, unit: number): Output[] {
+export function parseOutputs(manifest: string, unit: number): OutputFile[] {
   const [folder, value] = [`outputs/${unit}/`, `values/${unit}.json`];
   return manifest
     .split("\n")
@@ -90,11 +90,11 @@ export function outputsOf(manifest: string, unit: number): Output[] {
     }));
 }
 
-export async function outputs(artifact: string, unit: number): Promise<Output[]> {
-  return outputsOf(new TextDecoder().decode(await getBytes(`/api/artifacts/${artifact}/manifest`)), unit);
+export async function loadOutputs(artifact: string, unit: number): Promise<OutputFile[]> {
+  return parseOutputs(new TextDecoder().decode(await getBytes(`/api/artifacts/${artifact}/manifest`)), unit);
 }
 
 /** Return the contents of a file for saving. */
-export async function content({ sha }: Output): Promise<Blob> {
+export async function loadContent({ sha }: OutputFile): Promise<Blob> {
   return new Blob([await getBytes(`/api/files/${sha}`)]);
 }

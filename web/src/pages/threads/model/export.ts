@@ -16,26 +16,26 @@ import {
   type Trace,
 } from "../../../timeline/model";
 
-const PIECE = 2000;
+const SLICES_PER_PIECE = 2000;
 
 function round(us: number): number {
   return Number(us.toFixed(3));
 }
 
 /** Return True if a slice overlaps the window. */
-function touches({ start, end }: Trace, slice: number, t0: number, t1: number): boolean {
+function overlapsWindow({ start, end }: Trace, slice: number, t0: number, t1: number): boolean {
   return (end[slice] as number) >= t0 && (start[slice] as number) <= t1;
 }
 
-function* slices(trace: Trace, t0: number, t1: number): Generator<[number, number]> {
+function* overlappingSlices(trace: Trace, t0: number, t1: number): Generator<[number, number]> {
   for (let core = 0; core < trace.cores; core += 1) {
     for (let slice = trace.lanes[core] as number; slice < (trace.lanes[core + 1] as number); slice += 1) {
-      if (touches(trace, slice, t0, t1)) yield [core, slice];
+      if (overlapsWindow(trace, slice, t0, t1)) yield [core, slice];
     }
   }
 }
 
-function facts(trace: Trace, core: number, slice: number): Record<string, unknown> {
+function sliceFields(trace: Trace, core: number, slice: number): Record<string, unknown> {
   const ts = round(trace.start[slice] as number);
   const base = {
     pid: 1,
@@ -76,7 +76,7 @@ function facts(trace: Trace, core: number, slice: number): Record<string, unknow
 }
 
 /** Generate arrows from parents to the first slices of their children. */
-function flow(
+function spawnArrows(
   trace: Trace,
   core: number,
   slice: number,
@@ -97,7 +97,12 @@ function flow(
 }
 
 /** Generate the file for slices between t0 and t1; `note` is stored in otherData. */
-export function* chromeTrace(trace: Trace, t0: number, t1: number, note: Record<string, unknown>): Generator<string> {
+export function* formatChromeTrace(
+  trace: Trace,
+  t0: number,
+  t1: number,
+  note: Record<string, unknown>,
+): Generator<string> {
   const machine = `replica ${trace.replica}: ${trace.cores} cores, ${trace.scheduler}`;
   const names = [
     { ph: "M", name: "process_name", pid: 1, tid: 0, args: { name: machine } },
@@ -109,20 +114,20 @@ export function* chromeTrace(trace: Trace, t0: number, t1: number, note: Record<
       args: { name: `core ${core}` },
     })),
   ];
-  const cores = coresOf(trace);
+  const cores = sliceCores(trace);
   yield `{"displayTimeUnit": "ns", "traceEvents": [${names.map((each) => JSON.stringify(each)).join(",\n")}`;
   let piece: unknown[] = [];
-  for (const [core, slice] of slices(trace, t0, t1)) {
+  for (const [core, slice] of overlappingSlices(trace, t0, t1)) {
     piece.push(
-      facts(trace, core, slice),
-      ...flow(trace, core, slice, (thread) => cores[trace.threads.slice[thread] as number] ?? -1),
+      sliceFields(trace, core, slice),
+      ...spawnArrows(trace, core, slice, (thread) => cores[trace.threads.slice[thread] as number] ?? -1),
     );
-    if (piece.length < PIECE) continue;
+    if (piece.length < SLICES_PER_PIECE) continue;
     yield `,\n${piece.map((each) => JSON.stringify(each)).join(",\n")}`;
     piece = [];
   }
   if (piece.length) yield `,\n${piece.map((each) => JSON.stringify(each)).join(",\n")}`;
-  for (let at = 0; at < trace.ready.time.length; at += PIECE) yield counters(trace, t0, t1, at);
+  for (let at = 0; at < trace.ready.time.length; at += SLICES_PER_PIECE) yield formatCounters(trace, t0, t1, at);
   const { cell, replica, scheduler, digest, until, deadlocked, truncated, parameters } = trace;
   const other = {
     type: "thread",
@@ -140,9 +145,9 @@ export function* chromeTrace(trace: Trace, t0: number, t1: number, note: Record<
   yield `], "otherData": ${JSON.stringify(other)}}`;
 }
 
-function counters(trace: Trace, t0: number, t1: number, from: number): string {
+function formatCounters(trace: Trace, t0: number, t1: number, from: number): string {
   const rows: string[] = [];
-  for (let at = from; at < Math.min(from + PIECE, trace.ready.time.length); at += 1) {
+  for (let at = from; at < Math.min(from + SLICES_PER_PIECE, trace.ready.time.length); at += 1) {
     const ts = trace.ready.time[at] as number;
     if (ts < t0 || ts > t1) continue;
     rows.push(
@@ -153,7 +158,7 @@ function counters(trace: Trace, t0: number, t1: number, from: number): string {
 }
 
 /** Return the core of every slice. */
-function coresOf({ lanes, cores, start }: Trace): Int16Array {
+function sliceCores({ lanes, cores, start }: Trace): Int16Array {
   const coreOf = new Int16Array(start.length);
   for (let core = 0; core < cores; core += 1) coreOf.fill(core, lanes[core], lanes[core + 1]);
   return coreOf;
@@ -162,18 +167,18 @@ function coresOf({ lanes, cores, start }: Trace): Int16Array {
 const KINDS = ["run", "blocked", "join", "steal"];
 export const CSV_HEAD = "core,start_us,end_us,kind,thread,parent,depth,work_us,wait_us,stolen,victim,attempts";
 
-export function* csvPieces(trace: Trace, t0: number, t1: number): Generator<string> {
+export function* formatCsv(trace: Trace, t0: number, t1: number): Generator<string> {
   let piece = [CSV_HEAD];
-  for (const [core, slice] of slices(trace, t0, t1)) {
-    piece.push(row(trace, core, slice));
-    if (piece.length < PIECE) continue;
+  for (const [core, slice] of overlappingSlices(trace, t0, t1)) {
+    piece.push(formatRow(trace, core, slice));
+    if (piece.length < SLICES_PER_PIECE) continue;
     yield `${piece.join("\r\n")}\r\n`;
     piece = [];
   }
   if (piece.length) yield `${piece.join("\r\n")}\r\n`;
 }
 
-function row(trace: Trace, core: number, slice: number): string {
+function formatRow(trace: Trace, core: number, slice: number): string {
   const { threads } = trace;
   const thread = trace.thread[slice] as number;
   const kind = trace.kind[slice] as number;
@@ -203,7 +208,7 @@ function row(trace: Trace, core: number, slice: number): string {
 }
 
 /** Join all pieces, a few per frame. */
-export async function assembled(pieces: Iterable<string>, type: string): Promise<Blob> {
+export async function joinPieces(pieces: Iterable<string>, type: string): Promise<Blob> {
   const parts: string[] = [];
   let since = performance.now();
   for (const piece of pieces) {

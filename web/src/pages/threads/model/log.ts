@@ -19,11 +19,11 @@ import {
 import { childrenOf, type SpawnTree } from "../../../timeline/tree";
 
 /** Maximum number of lines. */
-export const MOST_LINES = 5000;
+export const MAX_LINES = 5000;
 
-export type Test = (slice: number) => boolean;
+export type SliceTest = (slice: number) => boolean;
 
-const WORDS: Record<string, (trace: Trace) => Test> = {
+const FILTER_WORDS: Record<string, (trace: Trace) => SliceTest> = {
   stolen:
     ({ kind, flags }) =>
     (slice) =>
@@ -49,7 +49,7 @@ const WORDS: Record<string, (trace: Trace) => Test> = {
     (slice) =>
       kind[slice] === RUN && (wait[slice] as number) > 0,
 };
-export const KNOWN = "core:3, depth:2, T3.0 (it and its descendants), start, stolen, steal, wait, block, join";
+export const FILTER_HELP = "core:3, depth:2, T3.0 (it and its descendants), start, stolen, steal, wait, block, join";
 
 /** Return the thread at a path; NONE if it is not in the trace. */
 export function threadAt(trace: Trace, tree: SpawnTree, path: string): number {
@@ -64,17 +64,17 @@ export function threadAt(trace: Trace, tree: SpawnTree, path: string): number {
 }
 
 /** Parse a filter to tests that must all pass, or return a message about an unknown word. */
-export function tests(trace: Trace, tree: SpawnTree, filter: string): Test[] | string {
-  const all: Test[] = [];
+export function parseFilter(trace: Trace, tree: SpawnTree, filter: string): SliceTest[] | string {
+  const all: SliceTest[] = [];
   for (const word of filter.trim().split(/\s+/).filter(Boolean)) {
-    const test = testOf(trace, tree, word);
-    if (!test) return `"${word}" is not known: use ${KNOWN}`;
+    const test = createTest(trace, tree, word);
+    if (!test) return `"${word}" is not known: use ${FILTER_HELP}`;
     all.push(test);
   }
   return all;
 }
 
-function testOf(trace: Trace, tree: SpawnTree, word: string): Test | undefined {
+function createTest(trace: Trace, tree: SpawnTree, word: string): SliceTest | undefined {
   const [, what, value] = /^(core|depth):(\d+)$/i.exec(word) ?? [];
   if (what?.toLowerCase() === "core") {
     const [from = 0, to = 0] = [trace.lanes[Number(value)], trace.lanes[Number(value) + 1]];
@@ -83,7 +83,7 @@ function testOf(trace: Trace, tree: SpawnTree, word: string): Test | undefined {
   if (what)
     return (slice) =>
       trace.thread[slice] !== NONE && trace.threads.depth[trace.thread[slice] as number] === Number(value);
-  if (WORDS[word.toLowerCase()]) return WORDS[word.toLowerCase()]?.(trace);
+  if (FILTER_WORDS[word.toLowerCase()]) return FILTER_WORDS[word.toLowerCase()]?.(trace);
   if (!/^T/i.test(word)) return undefined;
   const ancestor = threadAt(trace, tree, word);
   return (slice) =>
@@ -95,16 +95,16 @@ function testOf(trace: Trace, tree: SpawnTree, word: string): Test | undefined {
 /**
  * Return the newest matching slices that started between t0 and t1, oldest first; `more` if older ones were omitted.
  */
-export function lines(
+export function findLines(
   trace: Trace,
   { order }: TraceIndex,
   t0: number,
   t1: number,
-  tests: readonly Test[],
-  most = MOST_LINES,
+  tests: readonly SliceTest[],
+  most = MAX_LINES,
 ): { slices: number[]; more: boolean } {
   const slices: number[] = [];
-  for (let place = rank(trace, order, t1) - 1; place >= 0; place -= 1) {
+  for (let place = countStarted(trace, order, t1) - 1; place >= 0; place -= 1) {
     const slice = order[place] as number;
     if ((trace.start[slice] as number) < t0) break;
     if (!tests.every((test) => test(slice))) continue;
@@ -115,7 +115,7 @@ export function lines(
 }
 
 /** Count the slices that started at or before a time. */
-function rank({ start }: Trace, order: Uint32Array, moment: number): number {
+function countStarted({ start }: Trace, order: Uint32Array, moment: number): number {
   let [low, high] = [0, order.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -134,19 +134,19 @@ export interface Line {
 }
 
 /** Format a duration in µs, ms or s with four digits. */
-export function us(value: number): string {
+export function formatMicroseconds(value: number): string {
   if (value >= 1e6) return `${Number((value / 1e6).toPrecision(4))}\u202fs`;
   if (value >= 1000) return `${Number((value / 1000).toPrecision(4))}\u202fms`;
   return `${Number(value.toPrecision(4))}\u202fµs`;
 }
 
-export function lineOf(trace: Trace, slice: number): Line {
+export function createLine(trace: Trace, slice: number): Line {
   const thread = trace.thread[slice] as number;
   const core = coreOf(trace, slice);
   const time = trace.start[slice] as number;
-  const lasts = us((trace.end[slice] as number) - time);
+  const lasts = formatMicroseconds((trace.end[slice] as number) - time);
   if (thread === NONE)
-    return { time, name: `core ${core}`, path: "", depth: undefined, text: stealText(trace, slice, lasts) };
+    return { time, name: `core ${core}`, path: "", depth: undefined, text: describeSteal(trace, slice, lasts) };
   const depth = trace.threads.depth[thread] as number;
   const base = { time, name: threadName(trace.threads, thread), path: threadPath(trace.threads, thread), depth };
   const kind = trace.kind[slice];
@@ -159,13 +159,13 @@ export function lineOf(trace: Trace, slice: number): Line {
   const parts = [
     `${what} on core ${core} for ${lasts}`,
     flags & STOLEN ? "stolen" : "",
-    waited ? `waited ${us(waited)}` : "",
+    waited ? `waited ${formatMicroseconds(waited)}` : "",
     flags & FIRST && wanted ? `spawns ${wanted}` : "",
   ];
   return { ...base, text: parts.filter(Boolean).join(", ") };
 }
 
-function stealText(trace: Trace, slice: number, lasts: string): string {
+function describeSteal(trace: Trace, slice: number, lasts: string): string {
   const count = trace.attempts[slice] as number;
   const tries = `looks for work for ${lasts}, ${count} attempt${count === 1 ? "" : "s"}`;
   const victim = trace.victim[slice];

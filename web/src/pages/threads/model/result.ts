@@ -1,6 +1,6 @@
 /** The part of a `thread` job's result that the page reads, and derived values. */
 
-import { edgesOf } from "./statistics";
+import { binEdges } from "./statistics";
 import type { Bin } from "../../../ui/histogram";
 
 export interface Metric {
@@ -43,26 +43,26 @@ export interface Bar extends Bin {
   high: number;
 }
 
-const MOST_BARS = 40;
+const MAX_BARS = 40;
 
 /** Return the makespans of a cell as bars of equally many bins, including empty bars. */
-export function barsOf(cell: Cell): Bar[] {
+export function createBars(cell: Cell): Bar[] {
   const bins = cell.histograms.makespan_ns?.bins ?? [];
   const first = bins[0]?.[0];
   const last = bins.at(-1)?.[0];
   if (first === undefined || last === undefined) return [];
-  const each = Math.max(1, Math.ceil((last - first + 1) / MOST_BARS));
+  const each = Math.max(1, Math.ceil((last - first + 1) / MAX_BARS));
   const bars: Bar[] = [];
   for (let low = first; low <= last; low += each) {
     const high = low + each - 1;
-    bars.push({ low, high, from: edgesOf(low)[0] / 1000, to: edgesOf(high)[1] / 1000, count: 0 });
+    bars.push({ low, high, from: binEdges(low)[0] / 1000, to: binEdges(high)[1] / 1000, count: 0 });
   }
   for (const [bin, count] of bins) (bars[Math.floor((bin - first) / each)] as Bar).count += count;
   return bars;
 }
 
 /** Return the bin of a quantile of the replicas. */
-export function binAt(cell: Cell, share: number): number | undefined {
+export function quantileBin(cell: Cell, share: number): number | undefined {
   const bins = cell.histograms.makespan_ns?.bins ?? [];
   let left = share * bins.reduce((sum, [, count]) => sum + count, 0);
   for (const [bin, count] of bins) {
@@ -73,12 +73,12 @@ export function binAt(cell: Cell, share: number): number | undefined {
 }
 
 /** Return a replica that the result itself names for these bins. */
-export function named(cell: Cell, low: number, high: number): number | undefined {
+export function listedReplica(cell: Cell, low: number, high: number): number | undefined {
   const listed = (cell.histograms.makespan_ns?.replicas ?? [])
     .filter(([bin]) => bin >= low && bin <= high)
     .map(([, replica]) => replica);
   if (listed.length) return Math.min(...listed);
-  const fits = (us: number) => us * 1000 >= edgesOf(low)[0] - 0.5 && us * 1000 < edgesOf(high)[1];
+  const fits = (us: number) => us * 1000 >= binEdges(low)[0] - 0.5 && us * 1000 < binEdges(high)[1];
   return Object.entries(cell.examples)
     .filter(([name, { makespan_us }]) => name !== "deadlocked" && fits(makespan_us))
     .map(([, { replica }]) => replica)[0];
@@ -89,7 +89,7 @@ export function named(cell: Cell, low: number, high: number): number | undefined
  * with the same seed, so the histogram of the first k replicas shows whether one of them matches, and bisection finds
  * k. `bins` returns the histogram of the first k replicas.
  */
-export async function firstWithin(
+export async function findFirstReplica(
   low: number,
   high: number,
   replicas: number,
@@ -146,7 +146,7 @@ export function expectedThreads(parameters: Record<string, unknown>): number | u
 }
 
 /** Conditions under which a parameter applies; the API otherwise rejects or ignores it. */
-const ONLY_WITH: Record<string, (given: Record<string, unknown>) => boolean> = {
+const PARAMETER_CONDITIONS: Record<string, (given: Record<string, unknown>) => boolean> = {
   quantum_us: ({ scheduler }) => [scheduler].flat().includes("round_robin"),
   steal_cost_us: ({ scheduler }) => [scheduler].flat().includes("work_stealing"),
   join_cost_us: ({ join }) => join !== "none",
@@ -154,13 +154,13 @@ const ONLY_WITH: Record<string, (given: Record<string, unknown>) => boolean> = {
 };
 
 /** Return the schema without fields that do not apply to these parameters, but with given ones. */
-export function applying<S extends { properties?: Record<string, unknown> }>(
+export function applicableSchema<S extends { properties?: Record<string, unknown> }>(
   schema: S,
   parameters: Record<string, unknown>,
   given: Record<string, unknown> = {},
 ): S {
   const kept = Object.entries(schema.properties ?? {}).filter(
-    ([name]) => name in given || (ONLY_WITH[name]?.(parameters) ?? true),
+    ([name]) => name in given || (PARAMETER_CONDITIONS[name]?.(parameters) ?? true),
   );
   return { ...schema, properties: Object.fromEntries(kept) };
 }

@@ -15,7 +15,7 @@ import { Ring } from "../../../lib/ring";
 import { advanceClock, toggleClock } from "../../../timeline/clock";
 import { readTrace } from "../../../timeline/reader";
 import { nestParameters } from "../../../lib/parameters";
-import { binAt, firstWithin, named, type Cell, type ThreadResult } from "./result";
+import { quantileBin, findFirstReplica, listedReplica, type Cell, type ThreadResult } from "./result";
 
 export const TABS = ["tree", "log", "statistics"] as const;
 export type TabName = (typeof TABS)[number];
@@ -46,46 +46,46 @@ export const state = createHashState({
 });
 
 export const draft = computed(() => nestParameters(state.set.value));
-export const mode = computed<Mode>(() => MODES.find((each) => each === state.color.value) ?? "depth");
+export const colorMode = computed<Mode>(() => MODES.find((each) => each === state.color.value) ?? "depth");
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "tree");
 
 // -- system messages --------------------------------------------------------------------------------------------------
 
-export interface Said {
+export interface SystemMessage {
   time: number;
   text: string;
 }
 
-const said = new Ring<Said>(200);
-export const messages = signal<readonly Said[]>([]);
+const messageRing = new Ring<SystemMessage>(200);
+export const messages = signal<readonly SystemMessage[]>([]);
 
 /** Write a system message to the log. */
-export function say(text: string): void {
-  said.push({ time: Date.now(), text });
-  messages.value = said.toArray();
+export function addMessage(text: string): void {
+  messageRing.push({ time: Date.now(), text });
+  messages.value = messageRing.toArray();
 }
 
-export function forgetMessages(): void {
-  said.clear();
+export function clearMessages(): void {
+  messageRing.clear();
   messages.value = [];
 }
 
 // -- a job and its result ---------------------------------------------------------------------------------------------
 
-export interface Run {
+export interface RunSignals {
   job: ReadonlySignal<Job | undefined>;
   result: ReadonlySignal<ThreadResult | undefined>;
   /** True while the result is partial. */
-  partial: ReadonlySignal<boolean>;
+  isPartial: ReadonlySignal<boolean>;
   problem: ReadonlySignal<Problem | undefined>;
   /** True if the job was known before; if it is unknown now, it was deleted. */
-  seen: ReadonlySignal<boolean>;
+  wasKnown: ReadonlySignal<boolean>;
 }
 
 const PARTIAL_MS = 1500;
 
 /** Follow the job whose ID is in a signal. */
-function followed(id: ReadonlySignal<string>): Run {
+function followRun(id: ReadonlySignal<string>): RunSignals {
   const job = signal<Job | undefined>(undefined);
   const latest = signal<ThreadResult | undefined>(undefined);
   const partial = signal(false);
@@ -93,29 +93,29 @@ function followed(id: ReadonlySignal<string>): Run {
   const seen = signal(false);
   let stop = () => {};
   effect(() => {
-    const wanted = id.value;
+    const runId = id.value;
     stop();
     batch(() => {
       [job.value, latest.value, partial.value, problem.value] = [undefined, undefined, false, undefined];
       seen.value = false;
     });
-    if (wanted) stop = untracked(() => follow(wanted));
+    if (runId) stop = untracked(() => follow(runId));
   });
-  function follow(wanted: string): () => void {
-    let [alive, timer, ended] = [true, 0, ""];
-    const watched = watchJob(wanted);
-    const ask = async (soFar: boolean) => {
+  function follow(runId: string): () => void {
+    let [isActive, timer, ended] = [true, 0, ""];
+    const watched = watchJob(runId);
+    const load = async (isPartialWanted: boolean) => {
       try {
-        const answer = await loadResult<ThreadResult>(wanted, soFar);
-        if (!alive) return;
+        const answer = await loadResult<ThreadResult>(runId, isPartialWanted);
+        if (!isActive) return;
         batch(() => ([latest.value, partial.value] = [answer.result, answer.partial === true]));
       } catch (error) {
-        if (alive && !soFar) problem.value = asProblem(error);
+        if (isActive && !isPartialWanted) problem.value = asProblem(error);
       }
     };
     const poll = async () => {
-      if (job.peek()?.state === "running" && Number(job.peek()?.done) > 0) await ask(true);
-      if (alive && !ended) timer = setTimeout(poll, PARTIAL_MS) as unknown as number;
+      if (job.peek()?.state === "running" && Number(job.peek()?.done) > 0) await load(true);
+      if (isActive && !ended) timer = setTimeout(poll, PARTIAL_MS) as unknown as number;
     };
     const leave = effect(() => {
       const now = watched.value;
@@ -127,18 +127,18 @@ function followed(id: ReadonlySignal<string>): Run {
         return;
       }
       ended = now.state;
-      say(`job ${wanted} is ${now.state}${now.error ? `: ${now.error}` : ""}`);
-      if (now.state === "done") void ask(false);
-      if (now.state === "cancelled") void ask(true);
+      addMessage(`job ${runId} is ${now.state}${now.error ? `: ${now.error}` : ""}`);
+      if (now.state === "done") void load(false);
+      if (now.state === "cancelled") void load(true);
     });
     timer = setTimeout(poll, PARTIAL_MS) as unknown as number;
     return () => {
-      alive = false;
+      isActive = false;
       clearTimeout(timer);
       leave();
     };
   }
-  return { job, result: latest, partial, problem, seen };
+  return { job, result: latest, isPartial: partial, problem, wasKnown: seen };
 }
 
 /** Finished run included in the page, which first visitors see. */
@@ -150,18 +150,18 @@ export interface Example {
 export const example = signal<Example | undefined>(undefined);
 
 const id = computed(() => state.job.value);
-const chosen = followed(id);
-export const run: Run = {
-  ...chosen,
-  result: computed(() => (id.value ? chosen.result.value : example.value?.result)),
+const openRun = followRun(id);
+export const run: RunSignals = {
+  ...openRun,
+  result: computed(() => (id.value ? openRun.result.value : example.value?.result)),
 };
 /** Reason why the job is unknown. */
-export const unknown = computed(() => (id.value ? jobProblem(id.value).value : undefined));
+export const jobUnknown = computed(() => (id.value ? jobProblem(id.value).value : undefined));
 /** ID of the compared job, which is often another cell of the same job. */
 export const otherId = computed(() => state.job2.value);
-export const otherRun = followed(otherId);
+export const otherRun = followRun(otherId);
 /** "ages" while the data can change; the results of ended runs do not become outdated. */
-export const ages = computed(() => (run.partial.value || otherRun.partial.value ? "ages" : ""));
+export const agesClass = computed(() => (run.isPartial.value || otherRun.isPartial.value ? "ages" : ""));
 
 export const cell = computed<Cell | undefined>(() => {
   const cells = run.result.value?.cells ?? [];
@@ -177,40 +177,40 @@ export const otherCell = computed<Cell | undefined>(() => {
 // -- traces -----------------------------------------------------------------------------------------------------------
 
 /** Maximum number of events of a trace, which is the API's limit. */
-const MOST_EVENTS = 250_000;
+const MAX_EVENTS = 250_000;
 
 export interface TraceState {
   loaded: LoadedTrace | undefined;
-  loading: boolean;
+  isLoading: boolean;
   problem: Problem | undefined;
 }
 
-const NOTHING: TraceState = { loaded: undefined, loading: false, problem: undefined };
+const NO_TRACE: TraceState = { loaded: undefined, isLoading: false, problem: undefined };
 
-/** Load the trace named by `wanted` (job, cell and replica) as long as it does not change. */
-function traced(wanted: ReadonlySignal<string>): {
+/** Load the trace named by `name` (job, cell and replica) as long as it does not change. */
+function loadTraces(name: ReadonlySignal<string>): {
   value: ReadonlySignal<TraceState>;
-  again: () => void;
+  reload: () => void;
   show: (source: Blob) => Promise<void>;
 } {
-  const value = signal<TraceState>(NOTHING);
+  const value = signal<TraceState>(NO_TRACE);
   const tries = signal(0);
   let control = new AbortController();
   const put = async (source: Promise<ArrayBuffer> | Blob, signal: AbortSignal, name: string) => {
-    value.value = { ...value.peek(), loading: true, problem: undefined };
+    value.value = { ...value.peek(), isLoading: true, problem: undefined };
     try {
       const opened = await readTrace(source instanceof Blob ? source : await source);
       if (signal.aborted) return;
-      value.value = { loaded: opened, loading: false, problem: undefined };
+      value.value = { loaded: opened, isLoading: false, problem: undefined };
       const { trace } = opened;
-      say(
+      addMessage(
         `${name}: ${formatCount(trace.start.length, "slice")} of ` +
           `${formatCount(trace.threads.parent.length, "thread")} on ${formatCount(trace.cores, "core")}, ` +
           `${trace.scheduler}${trace.truncated ? ", cut at the maximum number of events" : ""}` +
           `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
     } catch (error) {
-      if (!signal.aborted) value.value = { ...NOTHING, problem: asProblem(error) };
+      if (!signal.aborted) value.value = { ...NO_TRACE, problem: asProblem(error) };
     }
   };
   const renew = () => {
@@ -221,51 +221,51 @@ function traced(wanted: ReadonlySignal<string>): {
   effect(() => {
     void tries.value;
     const signal = renew();
-    const [job, cell, replica] = wanted.value.split(" ");
+    const [job, cell, replica] = name.value.split(" ");
     if (!replica) {
-      value.value = NOTHING;
+      value.value = NO_TRACE;
       return;
     }
     untracked(
       () =>
         void put(
-          getBytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MOST_EVENTS }, signal),
+          getBytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MAX_EVENTS }, signal),
           signal,
           `replica ${replica}`,
         ),
     );
   });
-  return { value, again: () => (tries.value += 1), show: (source) => put(source, renew(), "file") };
+  return { value, reload: () => (tries.value += 1), show: (source) => put(source, renew(), "file") };
 }
 
 export const replica = computed(() => Math.max(0, state.replica.value));
-const wanted = computed(() =>
-  id.value && cell.value && !run.partial.value
+const traceName = computed(() =>
+  id.value && cell.value && !run.isPartial.value
     ? `${id.value} ${cell.value.cell} ${Math.min(replica.value, cell.value.replicas - 1)}`
     : id.value,
 );
-const otherWanted = computed(() =>
-  id.value && otherCell.value && !otherRun.partial.value
+const otherTraceName = computed(() =>
+  id.value && otherCell.value && !otherRun.isPartial.value
     ? `${otherId.value || id.value} ${otherCell.value.cell} ${replica.value}`
     : "",
 );
 
-export const main = traced(wanted);
-export const other = traced(otherWanted);
-export const loaded = computed(() => main.value.value.loaded);
-export const otherLoaded = computed(() => (state.vs.value ? other.value.value.loaded : undefined));
+export const mainTrace = loadTraces(traceName);
+export const otherTrace = loadTraces(otherTraceName);
+export const loaded = computed(() => mainTrace.value.value.loaded);
+export const otherLoaded = computed(() => (state.vs.value ? otherTrace.value.value.loaded : undefined));
 
 /** End of both pictures. */
-export const until = computed(() => Math.max(loaded.value?.trace.until ?? 1, otherLoaded.value?.trace.until ?? 0));
+export const endTime = computed(() => Math.max(loaded.value?.trace.until ?? 1, otherLoaded.value?.trace.until ?? 0));
 
 export const view = computed<View>(() =>
   state.to.value > state.from.value
-    ? clampView({ t0: state.from.value, t1: state.to.value }, until.value)
-    : fullView(until.value),
+    ? clampView({ t0: state.from.value, t1: state.to.value }, endTime.value)
+    : fullView(endTime.value),
 );
 
-export function see(next: View): void {
-  const all = fullView(until.peek());
+export function setView(next: View): void {
+  const all = fullView(endTime.peek());
   const full = next.t1 - next.t0 >= (all.t1 - all.t0) * 0.9999;
   batch(() => ([state.from.value, state.to.value] = full ? [0, 0] : [round(next.t0), round(next.t1)]));
 }
@@ -276,38 +276,38 @@ function round(us: number): number {
 }
 
 /** The marked range, or the whole trace. */
-export const range = computed<View | undefined>(() =>
+export const markedRange = computed<View | undefined>(() =>
   state.b.value > state.a.value ? { t0: state.a.value, t1: state.b.value } : undefined,
 );
 
-export function mark(next: View | undefined): void {
+export function markRange(next: View | undefined): void {
   batch(
     () =>
       ([state.a.value, state.b.value] = next
-        ? [round(Math.max(0, next.t0)), round(Math.min(until.peek(), next.t1))]
+        ? [round(Math.max(0, next.t0)), round(Math.min(endTime.peek(), next.t1))]
         : [0, 0]),
   );
 }
 
 // -- the selected thread ----------------------------------------------------------------------------------------------
 
-export const picked = computed(() =>
+export const selectedThread = computed(() =>
   loaded.value && state.pick.value ? threadAt(loaded.value.trace, loaded.value.tree, state.pick.value) : NONE,
 );
 /** The slice from which arrow keys move: the selected thread's first or another slice. */
-export const slice = signal(NONE);
+export const selectedSlice = signal(NONE);
 
-export function pick(thread: number, at = NONE): void {
+export function selectThread(thread: number, at = NONE): void {
   const trace = loaded.peek()?.trace;
   if (!trace) return;
   batch(() => {
     state.pick.value = thread === NONE ? "" : threadPath(trace.threads, thread);
-    slice.value = thread === NONE ? NONE : at === NONE ? (trace.threads.slice[thread] as number) : at;
+    selectedSlice.value = thread === NONE ? NONE : at === NONE ? (trace.threads.slice[thread] as number) : at;
   });
 }
 
 /** Return a signal's value at a limited rate, for values that require a scan of all slices. */
-function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
+function limitRate<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
   const paced = signal(source.peek());
   let timer = 0;
   let since = 0;
@@ -323,65 +323,70 @@ function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
 }
 
 /** Time under the pointer, in either picture. */
-export const cursor = signal<number | undefined>(undefined);
+export const cursorTime = signal<number | undefined>(undefined);
 
 // -- playback ---------------------------------------------------------------------------------------------------------
 
-export const playing = signal(false);
+export const isPlaying = signal(false);
 /** Value of a playhead at the end. */
-const END = -1;
+const END_POSITION = -1;
 /** Time in µs up to which the trace is shown: everything until it is played or moved. */
-export const told = computed(() => (state.at.value < 0 || state.at.value > until.value ? until.value : state.at.value));
+export const shownUntil = computed(() =>
+  state.at.value < 0 || state.at.value > endTime.value ? endTime.value : state.at.value,
+);
 /** Undefined at the end, when everything is shown. */
-export const playhead = computed(() => (told.value < until.value ? told.value : undefined));
+export const playhead = computed(() => (shownUntil.value < endTime.value ? shownUntil.value : undefined));
 
 export function seekTo(at: number): void {
-  state.at.value = at < until.peek() ? at : END;
+  state.at.value = at < endTime.peek() ? at : END_POSITION;
 }
 
 /** The marked range and the playhead at a reduced rate, for numbers and texts. */
-export const calmRange = sampled(range, 150);
-export const calmPlayhead = sampled(playhead, 150);
+export const slowRange = limitRate(markedRange, 150);
+export const slowPlayhead = limitRate(playhead, 150);
 
-let last = 0;
+let lastTick = 0;
 
 function tick(now: number): void {
   // A frame may have started before the click that started the playback.
-  if (!playing.peek()) return;
+  if (!isPlaying.peek()) return;
   const next = advanceClock(
-    { time: told.peek(), isPlaying: true, speed: state.speed.peek() },
-    until.peek(),
-    Math.max(0, now - last),
+    { time: shownUntil.peek(), isPlaying: true, speed: state.speed.peek() },
+    endTime.peek(),
+    Math.max(0, now - lastTick),
   );
-  last = now;
+  lastTick = now;
   batch(() => {
     seekTo(next.time);
-    playing.value = next.isPlaying;
+    isPlaying.value = next.isPlaying;
   });
   if (next.isPlaying) requestAnimationFrame(tick);
 }
 
-export function play(): void {
+export function togglePlay(): void {
   if (!loaded.peek()) return;
-  const next = toggleClock({ time: told.peek(), isPlaying: playing.peek(), speed: state.speed.peek() }, until.peek());
+  const next = toggleClock(
+    { time: shownUntil.peek(), isPlaying: isPlaying.peek(), speed: state.speed.peek() },
+    endTime.peek(),
+  );
   batch(() => {
     seekTo(next.time);
-    playing.value = next.isPlaying;
+    isPlaying.value = next.isPlaying;
   });
-  last = performance.now();
+  lastTick = performance.now();
   if (next.isPlaying) requestAnimationFrame(tick);
 }
 
 /** Show the whole replica, and return a function that restores the view. */
-export function reset(): () => void {
+export function resetView(): () => void {
   const keep = (["from", "to", "a", "b", "at"] as const).map((name) => [state[name], state[name].peek()] as const);
   const text = (["pick", "root"] as const).map((name) => [state[name], state[name].peek()] as const);
   batch(() => {
-    playing.value = false;
+    isPlaying.value = false;
     for (const [each] of keep) each.value = 0;
-    state.at.value = END;
+    state.at.value = END_POSITION;
     for (const [each] of text) each.value = "";
-    slice.value = NONE;
+    selectedSlice.value = NONE;
   });
   state.commit();
   return () =>
@@ -392,13 +397,13 @@ export function reset(): () => void {
 }
 
 /** True while the dialog for files is open. */
-export const saving = signal(false);
+export const isSaveDialogOpen = signal(false);
 
 // -- actions ----------------------------------------------------------------------------------------------------------
 
 /** Show another job with a new view. */
-export function open(job: string): void {
-  reset();
+export function openJob(job: string): void {
+  resetView();
   batch(() => {
     [state.job.value, state.job2.value, state.vs.value] = [job, "", ""];
     [state.cell.value, state.replica.value] = [0, -1];
@@ -409,43 +414,43 @@ export function open(job: string): void {
 /** Show a file instead of a job. */
 export async function openFile(file: Blob): Promise<void> {
   example.value = undefined;
-  open("");
-  await main.show(file);
+  openJob("");
+  await mainTrace.show(file);
 }
 
 /** Show the included example from its start and play it. */
 export async function showExample(fetched: Promise<Example>, still: boolean): Promise<void> {
   const brought = await fetched;
-  if (id.peek() || main.value.peek().loaded || main.value.peek().loading) return;
+  if (id.peek() || mainTrace.value.peek().loaded || mainTrace.value.peek().isLoading) return;
   example.value = brought;
-  await main.show(new Blob([JSON.stringify(brought.trace)]));
-  if (!id.peek() && !still && state.at.peek() === END && !playing.peek()) play();
+  await mainTrace.show(new Blob([JSON.stringify(brought.trace)]));
+  if (!id.peek() && !still && state.at.peek() === END_POSITION && !isPlaying.peek()) togglePlay();
 }
 
-export async function start(parameters: Record<string, unknown>): Promise<void> {
+export async function startJob(parameters: Record<string, unknown>): Promise<void> {
   const job = await submitJob("thread", parameters);
-  say(`job ${job} submitted`);
-  open(job);
+  addMessage(`job ${job} submitted`);
+  openJob(job);
 }
 
 /** Show another cell of the job. */
 export function showCell(next: number): void {
-  reset();
+  resetView();
   batch(() => {
     [state.cell.value, state.vs.value, state.job2.value] = [next, "", ""];
   });
   state.commit();
 }
 
-export function choose(next: number): void {
+export function showReplica(next: number): void {
   const most = cell.peek()?.replicas ?? 1;
-  reset();
+  resetView();
   state.replica.value = Math.max(0, Math.min(most - 1, next));
   state.commit();
 }
 
 /** Compare the program under another policy: another cell of this job, or else a new job. */
-export async function compare(scheduler: string): Promise<void> {
+export async function comparePolicy(scheduler: string): Promise<void> {
   const [mine, outcome] = [cell.peek(), run.result.peek()];
   if (!mine || !outcome) return;
   if (!scheduler) return void batch(() => ([state.vs.value, state.job2.value] = ["", ""]));
@@ -460,37 +465,37 @@ export async function compare(scheduler: string): Promise<void> {
     scheduler,
     ...(scheduler === "round_robin" && quantum ? { quantum_us: quantum } : {}),
   });
-  say(`job ${job} submitted: the same with ${scheduler}`);
+  addMessage(`job ${job} submitted: the same with ${scheduler}`);
   batch(() => ([state.vs.value, state.job2.value] = [scheduler, job]));
   state.commit();
 }
 
 /** Description of the search in progress; empty if there is none. */
-export const searching = signal<string>("");
-let search = 0;
+export const searchText = signal<string>("");
+let searchNumber = 0;
 
 /** Load the first replica whose makespan is in a range of bins. */
-export async function chooseWithin(low: number, high: number): Promise<void> {
+export async function showReplicaWithin(low: number, high: number): Promise<void> {
   const [mine, outcome] = [cell.peek(), run.result.peek()];
   if (!mine || !outcome) return;
-  const known = named(mine, low, high);
-  search += 1;
-  const number = search;
-  if (known !== undefined) return choose(known);
+  const known = listedReplica(mine, low, high);
+  searchNumber += 1;
+  const number = searchNumber;
+  if (known !== undefined) return showReplica(known);
   const probe = async (count: number) => {
     if (count === mine.replicas) return mine.histograms.makespan_ns?.bins ?? [];
-    searching.value = `looking at the first ${count} of ${mine.replicas} replicas`;
-    return histogramOf({ ...outcome.parameters, cores: mine.cores, scheduler: mine.scheduler, replicas: count });
+    searchText.value = `looking at the first ${count} of ${mine.replicas} replicas`;
+    return loadHistogram({ ...outcome.parameters, cores: mine.cores, scheduler: mine.scheduler, replicas: count });
   };
   try {
-    const first = await firstWithin(low, high, mine.replicas, probe);
-    if (number === search && first !== undefined) choose(first);
+    const first = await findFirstReplica(low, high, mine.replicas, probe);
+    if (number === searchNumber && first !== undefined) showReplica(first);
   } finally {
-    if (number === search) searching.value = "";
+    if (number === searchNumber) searchText.value = "";
   }
 }
 
-async function histogramOf(parameters: Record<string, unknown>): Promise<[number, number][]> {
+async function loadHistogram(parameters: Record<string, unknown>): Promise<[number, number][]> {
   const { quantum_us: quantum, ...rest } = parameters;
   const given = parameters.scheduler === "round_robin" && quantum ? { ...rest, quantum_us: quantum } : rest;
   const job = await submitJob("thread", given, { priority: "high" });
@@ -515,8 +520,8 @@ async function histogramOf(parameters: Record<string, unknown>): Promise<[number
   return answer.result.cells[0]?.histograms.makespan_ns?.bins ?? [];
 }
 
-export function chooseQuantile(share: number): Promise<void> {
+export function showQuantile(share: number): Promise<void> {
   const mine = cell.peek();
-  const bin = mine && binAt(mine, share);
-  return bin === undefined ? Promise.resolve() : chooseWithin(bin, bin);
+  const bin = mine && quantileBin(mine, share);
+  return bin === undefined ? Promise.resolve() : showReplicaWithin(bin, bin);
 }

@@ -34,9 +34,9 @@ export interface Statistics {
   wait: { mean: number; p50: number; p95: number; max: number; waited: number };
 }
 
-export function statistics(trace: Trace, index: TraceIndex, t0: number, t1: number): Statistics {
+export function computeStatistics(trace: Trace, index: TraceIndex, t0: number, t1: number): Statistics {
   const cores: CoreTimes[] = [];
-  const waits = new Waits();
+  const waits = new WaitHistogram();
   const counts = { byDepth: new Array<number>(index.maxDepth + 1).fill(0), stolen: 0, attempts: 0, slices: 0 };
   for (let core = 0; core < trace.cores; core += 1) {
     const from = lastStartedSlice(trace, index, core, t0);
@@ -51,7 +51,7 @@ export function statistics(trace: Trace, index: TraceIndex, t0: number, t1: numb
       slices: to - touched + 1,
     });
     counts.slices += to - touched + 1;
-    for (let slice = touched; slice <= to; slice += 1) count(trace, slice, t0, t1, counts, waits);
+    for (let slice = touched; slice <= to; slice += 1) countSlice(trace, slice, t0, t1, counts, waits);
   }
   const busy = cores.reduce((sum, core) => sum + core.busy, 0) / Math.max(1e-9, t1 - t0);
   return {
@@ -67,7 +67,7 @@ export function statistics(trace: Trace, index: TraceIndex, t0: number, t1: numb
 }
 
 /** Return the statistics that need no scan of the slices. */
-export function glance(
+export function computeSummary(
   trace: Trace,
   index: TraceIndex,
   t0: number,
@@ -84,9 +84,16 @@ export function glance(
   return { busyCores: busy / Math.max(1e-9, t1 - t0), slices, steals: countUpTo(time, t1) - countUpTo(time, t0) };
 }
 
-type Counted = Pick<Statistics, "byDepth" | "stolen" | "attempts">;
+type SliceCounts = Pick<Statistics, "byDepth" | "stolen" | "attempts">;
 
-function count(trace: Trace, slice: number, t0: number, t1: number, counts: Counted, waits: Waits): void {
+function countSlice(
+  trace: Trace,
+  slice: number,
+  t0: number,
+  t1: number,
+  counts: SliceCounts,
+  waits: WaitHistogram,
+): void {
   const kind = trace.kind[slice];
   const begin = trace.start[slice] as number;
   if (kind === STEAL) {
@@ -104,7 +111,7 @@ function count(trace: Trace, slice: number, t0: number, t1: number, counts: Coun
 }
 
 /** Histogram of ns with 64 bins per octave: quantiles are within 1.6 % without sorting. */
-export class Waits {
+export class WaitHistogram {
   count = 0;
   private sum = 0;
   private max = 0;
@@ -116,7 +123,7 @@ export class Waits {
     this.sum += us;
     if (us > 0) this.waited += 1;
     if (us > this.max) this.max = us;
-    const place = binOf(us * 1000);
+    const place = waitBin(us * 1000);
     this.bins[place] = (this.bins[place] as number) + 1;
   }
 
@@ -124,7 +131,7 @@ export class Waits {
     let left = share * this.count;
     for (const [place, count] of this.bins.entries()) {
       left -= count;
-      if (left <= 0 && count) return Math.min(this.max, middleOf(place) / 1000);
+      if (left <= 0 && count) return Math.min(this.max, binCenter(place) / 1000);
     }
     return this.max;
   }
@@ -142,7 +149,7 @@ export class Waits {
 }
 
 /** Return the result's bin of a value (loglinear6): 0..63 have one bin each, every octave above has 64. */
-export function binOf(value: number): number {
+export function waitBin(value: number): number {
   const whole = Math.max(0, Math.round(value));
   if (whole < 64) return whole;
   const octave = Math.floor(Math.log2(whole));
@@ -150,19 +157,19 @@ export function binOf(value: number): number {
 }
 
 /** Return the minimum of a bin and of the next bin. */
-export function edgesOf(bin: number): [number, number] {
+export function binEdges(bin: number): [number, number] {
   if (bin < 64) return [bin, bin + 1];
   const width = 2 ** (Math.floor(bin / 64) - 1);
   const low = ((bin % 64) + 64) * width;
   return [low, low + width];
 }
 
-function middleOf(bin: number): number {
-  const [low, high] = edgesOf(bin);
+function binCenter(bin: number): number {
+  const [low, high] = binEdges(bin);
   return bin < 64 ? low : (low + high - 1) / 2;
 }
 
-export interface Moment {
+export interface ReplicaCounters {
   active: number;
   created: number;
   depth: number;
@@ -174,7 +181,7 @@ export interface Moment {
 }
 
 /** Return the counters of the replica at a time. */
-export function moment(trace: Trace, index: TraceIndex, at: number): Moment {
+export function countersAt(trace: Trace, index: TraceIndex, at: number): ReplicaCounters {
   const created = countUpTo(index.births, at);
   let busy = 0;
   for (let core = 0; core < trace.cores; core += 1) {

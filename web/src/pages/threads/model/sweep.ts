@@ -16,11 +16,11 @@ export interface Line {
   points: readonly Point[];
 }
 
-export interface Plane {
+export interface SweepScale {
   left: number;
   top: number;
-  wide: number;
-  tall: number;
+  width: number;
+  height: number;
   /** Ends of the axes, which start at 0. */
   cores: number;
   speedup: number;
@@ -30,7 +30,7 @@ export interface Plane {
  * Return lines in the order of the cells, with points sorted by cores. Cells in which all replicas deadlocked have no
  * point.
  */
-export function linesOf(cells: readonly Cell[]): Line[] {
+export function createLines(cells: readonly Cell[]): Line[] {
   const lines = new Map<string, Point[]>();
   for (const { cell, cores, scheduler, metrics } of cells) {
     if (!metrics.speedup) continue;
@@ -45,37 +45,43 @@ export function linesOf(cells: readonly Cell[]): Line[] {
 }
 
 /** Return True if the cells have several numbers of cores. */
-export function sweeps(cells: readonly Cell[]): boolean {
+export function hasSweep(cells: readonly Cell[]): boolean {
   return new Set(cells.map((each) => each.cores)).size > 1;
 }
 
-export function xOf({ left, wide, cores }: Plane, at: number): number {
+export function coresToX({ left, width: wide, cores }: SweepScale, at: number): number {
   return left + (at / cores) * wide;
 }
 
-export function yOf({ top, tall, speedup }: Plane, at: number): number {
+export function speedupToY({ top, height: tall, speedup }: SweepScale, at: number): number {
   return top + tall * (1 - at / speedup);
 }
 
 /** Return the cell whose point is nearest to a position, within `reach` pixels. */
-export function nearest(plane: Plane, lines: readonly Line[], x: number, y: number, reach: number): number | undefined {
+export function nearestCell(
+  plane: SweepScale,
+  lines: readonly Line[],
+  x: number,
+  y: number,
+  reach: number,
+): number | undefined {
   let [best, found] = [reach, undefined as number | undefined];
   for (const { points } of lines)
     for (const point of points) {
-      const away = Math.hypot(xOf(plane, point.cores) - x, yOf(plane, point.mean) - y);
+      const away = Math.hypot(coresToX(plane, point.cores) - x, speedupToY(plane, point.mean) - y);
       if (away > best) continue;
       [best, found] = [away, point.cell];
     }
   return found;
 }
 
-/** Return label positions near `wanted`, at least `gap` pixels apart and not below `bottom`. */
-export function apart(wanted: readonly number[], gap: number, bottom: number): number[] {
-  const order = [...wanted.keys()].sort((one, other) => (wanted[one] as number) - (wanted[other] as number));
-  const places = [...wanted];
+/** Return label positions near `desired`, at least `gap` pixels apart and not below `bottom`. */
+export function spreadLabels(desired: readonly number[], gap: number, bottom: number): number[] {
+  const order = [...desired.keys()].sort((one, other) => (desired[one] as number) - (desired[other] as number));
+  const places = [...desired];
   let least = Number.NEGATIVE_INFINITY;
   for (const each of order) {
-    places[each] = Math.max(wanted[each] as number, least);
+    places[each] = Math.max(desired[each] as number, least);
     least = (places[each] as number) + gap;
   }
   let most = bottom;
@@ -87,7 +93,7 @@ export function apart(wanted: readonly number[], gap: number, bottom: number): n
 }
 
 /** Describe the highest speedup, and the schedulers with overlapping intervals on as many cores. */
-export function bestOf(lines: readonly Line[]): string {
+export function describeBest(lines: readonly Line[]): string {
   const all = lines.flatMap(({ scheduler, points }) => points.map((point) => ({ scheduler, ...point })));
   const best = all.reduce((most, each) => (each.mean > most.mean ? each : most));
   const alike = all.filter((each) => each !== best && each.cores === best.cores && each.high >= best.low);

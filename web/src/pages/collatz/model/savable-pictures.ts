@@ -5,17 +5,17 @@ import { useCanvas, type Draw } from "../../../ui/canvas";
 import type { Picture } from "../../../ui/picture";
 
 /** Functions that create the picture of a view, keyed by the view's name. */
-export const pictures = new Map<string, () => Picture | undefined>();
+export const savablePictures = new Map<string, () => Picture | undefined>();
 
 /** Register a view's picture while its component is shown. */
-export function useSaved(name: string, picture: () => Picture | undefined): void {
-  const latest = useRef(picture);
-  latest.current = picture;
+export function useSavable(name: string, picture: () => Picture | undefined): void {
+  const latestPicture = useRef(picture);
+  latestPicture.current = picture;
   useEffect(() => {
-    const now = () => latest.current();
-    pictures.set(name, now);
+    const now = () => latestPicture.current();
+    savablePictures.set(name, now);
     return () => {
-      if (pictures.get(name) === now) pictures.delete(name);
+      if (savablePictures.get(name) === now) savablePictures.delete(name);
     };
   }, []);
 }
@@ -28,7 +28,7 @@ export function usePicture(
   draw: Draw,
 ): (element: HTMLCanvasElement | null) => void {
   const canvas = useRef<HTMLCanvasElement | undefined>(undefined);
-  useSaved(name, () => {
+  useSavable(name, () => {
     if (!canvas.current) return undefined;
     const { clientWidth: width, clientHeight: height } = canvas.current;
     return { title, lines: [words], width, height, draw };

@@ -1,12 +1,19 @@
 import { describe, expect, it } from "vitest";
 import { log2 } from "../../src/pages/collatz/model/number";
-import { bitAt, decimated, meeting, next, values, walk } from "../../src/pages/collatz/model/walk";
+import {
+  bitAt,
+  decimateCurve,
+  findMeeting,
+  nextValue,
+  computeValues,
+  computeTrajectory,
+} from "../../src/pages/collatz/model/trajectory";
 
 /** Compute a trajectory with single steps. */
 function plain(n: bigint): bigint[] {
   const found = [n];
   for (let value = n; value !== 1n; ) {
-    value = next(value);
+    value = nextValue(value);
     found.push(value);
   }
   return found;
@@ -32,12 +39,12 @@ const SAMPLES = [
 
 describe("walk", () => {
   it("knows the trajectory of 27", () => {
-    expect(walk(27n)).toMatchObject({ complete: true, delay: 111, odd: 41, peak: 9232n, peakStep: 77 });
+    expect(computeTrajectory(27n)).toMatchObject({ isComplete: true, delay: 111, odd: 41, peak: 9232n, peakStep: 77 });
   });
   it.each(SAMPLES)("agrees with single steps for %s", (n) => {
-    const [found, terms] = [walk(n), plain(n)];
+    const [found, terms] = [computeTrajectory(n), plain(n)];
     const peak = terms.reduce((most, value) => (value > most ? value : most));
-    expect(found).toMatchObject({ complete: true, delay: terms.length - 1, peak, peakStep: terms.indexOf(peak) });
+    expect(found).toMatchObject({ isComplete: true, delay: terms.length - 1, peak, peakStep: terms.indexOf(peak) });
     expect(found.odd).toBe(terms.filter((value) => value % 2n === 1n && value !== 1n).length);
     expect(found.logs).toHaveLength(terms.length);
     for (const [step, value] of terms.entries())
@@ -48,14 +55,14 @@ describe("walk", () => {
   });
   it("walks 1,000 digits and finds any value again", () => {
     const n = 10n ** 999n + 7n;
-    const [found, terms] = [walk(n), plain(n)];
+    const [found, terms] = [computeTrajectory(n), plain(n)];
     expect(found.delay).toBe(terms.length - 1);
-    for (const step of [0, 1, 1500, 5000, terms.length - 1]) expect(values(found, step)).toEqual([terms[step]]);
-    expect(values(found, terms.length - 3, 10)).toEqual(terms.slice(-3));
+    for (const step of [0, 1, 1500, 5000, terms.length - 1]) expect(computeValues(found, step)).toEqual([terms[step]]);
+    expect(computeValues(found, terms.length - 3, 10)).toEqual(terms.slice(-3));
   });
   it("says when it gave up", () => {
-    expect(walk(2n ** 500n - 1n, 64)).toMatchObject({ complete: false, shortcut: 64 });
-    expect(() => walk(0n)).toThrow(RangeError);
+    expect(computeTrajectory(2n ** 500n - 1n, 64)).toMatchObject({ isComplete: false, shortcut: 64 });
+    expect(() => computeTrajectory(0n)).toThrow(RangeError);
   });
 });
 
@@ -75,14 +82,14 @@ describe("meeting", () => {
     const [left, right] = [plain(one), plain(other)];
     const there = new Set(right);
     const common = left.find((value) => there.has(value)) as bigint;
-    const found = meeting(walk(one), walk(other));
+    const found = findMeeting(computeTrajectory(one), computeTrajectory(other));
     expect(found.steps).toEqual([left.indexOf(common), right.indexOf(common)]);
     expect(left[found.steps[0]]).toBe(right[found.steps[1]]);
   });
 });
 
 it("keeps the least and the greatest of every run", () => {
-  const { low, high } = decimated(Float32Array.from([1, 5, 2, 8, 3, 4]), 0, 6, 3);
+  const { low, high } = decimateCurve(Float32Array.from([1, 5, 2, 8, 3, 4]), 0, 6, 3);
   expect([...low]).toEqual([1, 2, 3]);
   expect([...high]).toEqual([5, 8, 4]);
 });

@@ -3,31 +3,31 @@
 import { computed, signal } from "@preact/signals";
 import { get, type Job, type Jobs } from "../../../lib/api";
 import { snapshot } from "../../../lib/live";
-import { paceOf, type Situation } from "./estimate";
+import { bestPace, type ClusterState } from "./estimate";
 
 /** Earlier jobs of this kind, requested once; the stream reports newer ones. */
-const past = signal<readonly Job[]>([]);
+const earlierJobs = signal<readonly Job[]>([]);
 
-export async function learnPace(): Promise<void> {
+export async function loadEarlierJobs(): Promise<void> {
   try {
-    past.value = (await get<Jobs>("/api/jobs", { type: "collatz", limit: 50 })).jobs;
+    earlierJobs.value = (await get<Jobs>("/api/jobs", { type: "collatz", limit: 50 })).jobs;
   } catch {
     // without earlier jobs, only the stream's jobs are known
   }
 }
 
 /** Devices that compute kernels, which runners do not. */
-const workers = computed(
+const computeWorkers = computed(
   () => snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner").length,
 );
 
-export const situation = computed<Situation>(() => {
+export const clusterState = computed<ClusterState>(() => {
   const { jobs, queues } = snapshot.value;
-  const known = new Map(past.value.map((job) => [job.job_id, job]));
+  const known = new Map(earlierJobs.value.map((job) => [job.job_id, job]));
   for (const [id, job] of jobs) known.set(id, job.value);
   return {
-    pace: paceOf([...known.values()]),
-    workers: workers.value,
-    waiting: queues.reduce((sum, queue) => sum + queue.jobs, 0),
+    pace: bestPace([...known.values()]),
+    workers: computeWorkers.value,
+    waitingJobs: queues.reduce((sum, queue) => sum + queue.jobs, 0),
   };
 });

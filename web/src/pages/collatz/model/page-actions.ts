@@ -1,26 +1,26 @@
 /** Actions of buttons and keyboard shortcuts that affect the whole page. */
 
-import { tableOf } from "./client";
+import { requestTable } from "./client";
 import { download } from "../../../lib/export";
 import { formatInteger } from "../../../lib/format";
 import { isTouchScreen } from "../../../lib/theme";
 import { askConfirmation } from "../../../ui/dialog";
 import { showError, showToast } from "../../../ui/toast";
-import { forgetAll, recall, type Counted } from "./data";
-import { asText, clear, lines, log, restore, shown } from "./events";
-import { seen, type Range } from "./view";
-import { active, cancel, forget, recallRun } from "./run";
-import { pictures } from "./save";
-import { fit, limits, select, selection, show, state, tab, TABS, view } from "./state";
+import { forgetDensities, restoreDensities, type CountedHistogram } from "./data";
+import { formatLines, clearLines, lines, addLine, restoreLines, matchingLines } from "./events";
+import { visibleRange, type Range } from "./view";
+import { activeJobs, cancelRun, forgetRun, restoreRun } from "./run";
+import { savablePictures } from "./savable-pictures";
+import { fitView, limits, selectRange, selection, showView, state, tab, TABS, view } from "./state";
 
 /** Maximum number of numbers in a CSV file. */
-export const CSV_MOST = 2 ** 20;
+export const MAX_CSV_NUMBERS = 2 ** 20;
 /** Number of rows per request to the web worker. */
 const CSV_ROWS = 2 ** 14;
 
 /** Forget the run's results and reset the picture. Running jobs are cancelled if the user agrees. */
-export async function reset(): Promise<void> {
-  if (active.peek().length) {
+export async function resetPage(): Promise<void> {
+  if (activeJobs.peek().length) {
     const yes = await askConfirmation({
       title: "Reset while a job runs",
       text: "The run's jobs are cancelled, and the page starts over.",
@@ -28,38 +28,38 @@ export async function reset(): Promise<void> {
       isDangerous: true,
     });
     if (!yes) return;
-    await cancel();
+    await cancelRun();
   }
-  const [known, run, kept] = [forgetAll(), forget(), clear()];
+  const [known, run, kept] = [forgetDensities(), forgetRun(), clearLines()];
   const [x, span, sel] = [state.x.peek(), state.span.peek(), state.sel.peek()];
-  fit();
-  select(undefined);
-  log("system", "reset");
+  fitView();
+  selectRange(undefined);
+  addLine("system", "reset");
   const undo = () => {
-    recall(known);
-    recallRun(run);
-    restore(kept);
+    restoreDensities(known);
+    restoreRun(run);
+    restoreLines(kept);
     [state.x.value, state.span.value, state.sel.value] = [x, span, sel];
   };
   showToast("The page is reset; finished jobs stay on the cluster", { text: "Undo", run: undo });
 }
 
-export function cycle(): void {
-  show(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] ?? "graph");
+export function cycleView(): void {
+  showView(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] ?? "graph");
 }
 
-function nameOf({ first, end }: Range, ending: string): string {
+function fileNameOf({ first, end }: Range, ending: string): string {
   return `collatz-${first}-${end - 1n}.${ending}`;
 }
 
 /** Save the selected or visible numbers as CSV with the columns Number,Steps,MaxValue. */
 export async function saveNumbers(): Promise<void> {
-  const range = selection.peek() ?? seen(view.peek(), limits);
+  const range = selection.peek() ?? visibleRange(view.peek(), limits);
   const count = range.end - range.first;
-  if (count > BigInt(CSV_MOST)) {
+  if (count > BigInt(MAX_CSV_NUMBERS)) {
     const how = isTouchScreen ? "Select, then drag" : "Shift and drag, or M";
     showToast(
-      `A CSV holds at most ${formatInteger(CSV_MOST)} numbers; this would be ${formatInteger(count)}. ` +
+      `A CSV holds at most ${formatInteger(MAX_CSV_NUMBERS)} numbers; this would be ${formatInteger(count)}. ` +
         `Select fewer (${how}), or save the histogram`,
     );
     return;
@@ -69,16 +69,16 @@ export async function saveNumbers(): Promise<void> {
   try {
     for (let at = range.first; at < range.end; at += BigInt(CSV_ROWS)) {
       const rest = Number(range.end - at);
-      parts.push((await tableOf(at, Math.min(CSV_ROWS, rest))).text);
+      parts.push((await requestTable(at, Math.min(CSV_ROWS, rest))).text);
     }
   } catch (error) {
     return showError("CSV", error);
   }
-  download(nameOf(range, "csv"), new Blob(parts, { type: "text/csv" }));
+  download(fileNameOf(range, "csv"), new Blob(parts, { type: "text/csv" }));
 }
 
 /** Save delays with their exact or estimated counts. */
-export function saveHistogram({ range, histogram, source }: Counted): void {
+export function saveHistogram({ range, histogram, source }: CountedHistogram): void {
   const rows = [...histogram]
     .sort(([left], [right]) => left - right)
     .map(([steps, count]) => `${steps},${Math.round(count)}\r\n`);
@@ -91,7 +91,7 @@ export function saveHistogram({ range, histogram, source }: Counted): void {
 
 /** Save a view as PNG with its title and description. */
 export async function savePicture(name: string = tab.peek()): Promise<void> {
-  const picture = pictures.get(name)?.();
+  const picture = savablePictures.get(name)?.();
   if (!picture) {
     showToast("This view has no picture to save");
     return;
@@ -105,15 +105,15 @@ export async function savePicture(name: string = tab.peek()): Promise<void> {
 }
 
 export function saveLog(): void {
-  const some = shown.peek();
+  const some = matchingLines.peek();
   const all = lines.peek();
   const head =
     `# Threads Cluster, Collatz, ${new Date().toISOString()}, ${some.length} of ${all.length} ` +
     `lines\n# ${location.href}\n`;
-  download("collatz-log.txt", head + asText(some));
+  download("collatz-log.txt", head + formatLines(some));
 }
 
 export function clearLog(): void {
-  const before = clear();
-  showToast("The log is empty", { text: "Undo", run: () => restore(before) });
+  const before = clearLines();
+  showToast("The log is empty", { text: "Undo", run: () => restoreLines(before) });
 }

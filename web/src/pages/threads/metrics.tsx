@@ -2,101 +2,106 @@
 
 import { useComputed } from "@preact/signals";
 import { computeBounds } from "../../timeline/critical";
-import { us } from "./model/log";
-import { moment, statistics } from "./model/statistics";
+import { formatMicroseconds } from "./model/log";
+import { countersAt, computeStatistics } from "./model/statistics";
 import { formatCompact, formatCount, formatInteger, formatPercent, formatRate } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { Headlines, type Headline } from "../../ui/headline";
 import { Histogram } from "../../ui/histogram";
 import { showError, showToast } from "../../ui/toast";
-import { barsOf, type Cell, type Metric } from "./model/result";
-import { verdictOf } from "./model/verdict";
+import { createBars, type Cell, type Metric } from "./model/result";
+import { compareCells } from "./model/comparison";
 import {
-  ages,
+  agesClass,
   cell,
-  choose,
-  chooseQuantile,
-  chooseWithin,
+  showReplica,
+  showQuantile,
+  showReplicaWithin,
   example,
   loaded,
-  main,
+  mainTrace,
   otherCell,
   otherLoaded,
-  calmPlayhead as playhead,
-  calmRange as range,
+  slowPlayhead as playhead,
+  slowRange as range,
   replica,
   run,
-  searching,
-  start,
+  searchText,
+  startJob,
   state,
-  until,
+  endTime,
 } from "./model/state";
 
-const plain = (value: number) => (value >= 10_000 ? formatInteger(value) : String(Number(value.toPrecision(4))));
-const brief = (value: number) => String(Number(value.toPrecision(3)));
+const formatPlain = (value: number) => (value >= 10_000 ? formatInteger(value) : String(Number(value.toPrecision(4))));
+const formatBrief = (value: number) => String(Number(value.toPrecision(3)));
 const HEADLINES: [string, string, (value: number) => string][] = [
-  ["speedup", "speedup", brief],
-  ["makespan_us", "mean makespan", (value) => us(Number(value.toPrecision(3)))],
+  ["speedup", "speedup", formatBrief],
+  ["makespan_us", "mean makespan", (value) => formatMicroseconds(Number(value.toPrecision(3)))],
   ["utilization", "utilization", (value) => formatPercent(value, 1)],
 ];
 const METRICS: [string, string, (value: number) => string][] = [
-  ["parallelism", "parallelism", plain],
-  ["steals", "steals", plain],
-  ["threads", "threads", plain],
-  ["peak_live_threads", "peak live threads", plain],
+  ["parallelism", "parallelism", formatPlain],
+  ["steals", "steals", formatPlain],
+  ["threads", "threads", formatPlain],
+  ["peak_live_threads", "peak live threads", formatPlain],
 ];
 
 /** Format half the width of an interval with two digits. */
-function spread(metric: Metric, write: (value: number) => string): string {
+function formatSpread(metric: Metric, write: (value: number) => string): string {
   return metric.ci ? ` ±\u202f${write(Number(((metric.ci[1] - metric.ci[0]) / 2).toPrecision(2)))}` : "";
 }
 
 /** Describe the interval of a mean and the range of most replicas. */
-function hintOf(metric: Metric, write: (value: number) => string): string {
+function describeInterval(metric: Metric, write: (value: number) => string): string {
   if (!metric.ci) return "";
   const [low, high] = metric.ci.map(write);
   return `interval ${low} to ${high}; 90\u202f% of the replicas are in ${write(metric.p05)} to ${write(metric.p95)}`;
 }
 
 /** Return the three main results of a cell, with the compared values. */
-function headlinesOf(mine: Cell): Headline[] {
+function createHeadlines(mine: Cell): Headline[] {
   const rival = otherCell.value;
   return HEADLINES.flatMap(([name, label, write]) => {
     const [metric, other] = [mine.metrics[name], rival?.metrics[name]];
     if (!metric) return [];
     const suffix = [
       name === "speedup" ? `of ${mine.cores}` : "",
-      spread(metric, write).trim(),
+      formatSpread(metric, write).trim(),
       rival && other ? `(${write(other.mean)} ${rival.scheduler.replaceAll("_", " ")})` : "",
     ];
-    return { label, value: write(metric.mean), suffix: suffix.filter(Boolean).join(" "), hint: hintOf(metric, write) };
+    return {
+      label,
+      value: write(metric.mean),
+      suffix: suffix.filter(Boolean).join(" "),
+      hint: describeInterval(metric, write),
+    };
   });
 }
 
-interface ValueProps {
+interface MetricValueProps {
   name: string;
   title: string;
-  write: (value: number) => string;
-  of: Cell;
+  format: (value: number) => string;
+  cell: Cell;
 }
 
 /** A mean with its half interval, and the compared mean. */
-function Value({ name, title, write, of }: ValueProps) {
+function MetricValue({ name, title, format: write, cell: of }: MetricValueProps) {
   const metric = of.metrics[name];
   const rival = otherCell.value?.metrics[name];
   if (!metric) return null;
-  const hint = hintOf(metric, write);
+  const hint = describeInterval(metric, write);
   return (
     <div>
       <dt>{title}</dt>
       <dd class="num" title={hint}>
         {write(metric.mean)}
-        <span class="soft">{spread(metric, write)}</span>
+        <span class="soft">{formatSpread(metric, write)}</span>
         {rival && (
           <span class="rival">
             {" "}
             {write(rival.mean)}
-            <span class="soft">{spread(rival, write)}</span>
+            <span class="soft">{formatSpread(rival, write)}</span>
           </span>
         )}
       </dd>
@@ -105,15 +110,18 @@ function Value({ name, title, write, of }: ValueProps) {
 }
 
 /** Suffix for partial results, keyed by job state. */
-const SO_FAR: Record<string, string> = { running: " so far", cancelled: " that were done when it was cancelled" };
+const PARTIAL_TEXTS: Record<string, string> = {
+  running: " so far",
+  cancelled: " that were done when it was cancelled",
+};
 
 /** Compares two policies. */
-function Verdict() {
+function PolicyComparison() {
   const [mine, rival] = [cell.value, otherCell.value];
-  const verdict = mine && rival && verdictOf(mine, rival);
+  const verdict = mine && rival && compareCells(mine, rival);
   if (!verdict) return null;
   return (
-    <p class="verdict" data-clear={verdict.clear} aria-live="polite">
+    <p class="verdict" data-clear={verdict.isClear} aria-live="polite">
       {verdict.text}
     </p>
   );
@@ -127,13 +135,13 @@ export function Metrics() {
   const level = formatPercent(Number(result.parameters.confidence ?? 0.95));
   const { deadlocked, capped } = mine.outcomes;
   return (
-    <section class={`metrics ${ages.value}`} aria-label="Results over all replicas">
-      <Verdict />
+    <section class={`metrics ${agesClass.value}`} aria-label="Results over all replicas">
+      <PolicyComparison />
       <div class="values">
-        <Headlines label="Speedup, makespan, utilization" list={headlinesOf(mine)} />
+        <Headlines label="Speedup, makespan, utilization" list={createHeadlines(mine)} />
         <dl>
           {METRICS.map(([name, title, write]) => (
-            <Value key={name} name={name} title={title} write={write} of={mine} />
+            <MetricValue key={name} name={name} title={title} format={write} cell={mine} />
           ))}
           {mine.deadlock && (
             <div>
@@ -145,7 +153,7 @@ export function Metrics() {
       </div>
       <p class="small soft">
         Means of {formatCount(mine.replicas, "replica")}
-        {run.partial.value && SO_FAR[run.job.value?.state ?? ""]}, ± half of the {level} interval
+        {run.isPartial.value && PARTIAL_TEXTS[run.job.value?.state ?? ""]}, ± half of the {level} interval
         {otherCell.value && (
           <>
             ; second line: <b>{otherCell.value.scheduler.replaceAll("_", " ")}</b>
@@ -168,7 +176,7 @@ export function Counters() {
   const opened = loaded.value;
   const now = useComputed(() =>
     loaded.value
-      ? moment(loaded.value.trace, loaded.value.index, playhead.value ?? loaded.value.trace.until)
+      ? countersAt(loaded.value.trace, loaded.value.index, playhead.value ?? loaded.value.trace.until)
       : undefined,
   ).value;
   if (!opened || !now) return null;
@@ -176,7 +184,7 @@ export function Counters() {
   const limits = computeBounds(critical, trace.cores);
   const speedup = critical.work / trace.until;
   const rows: [string, string, string?][] = [
-    ["runtime", us(playhead.value ?? trace.until)],
+    ["runtime", formatMicroseconds(playhead.value ?? trace.until)],
     ["active", formatInteger(now.active)],
     ["created", formatInteger(now.created)],
     ["max depth", String(now.depth)],
@@ -189,12 +197,12 @@ export function Counters() {
     ? [
         [
           "work T₁, span T∞",
-          `${us(critical.work)}, ${us(critical.span)}`,
+          `${formatMicroseconds(critical.work)}, ${formatMicroseconds(critical.span)}`,
           "work with all costs on one core; the longest way along spawns and joins",
         ],
         [
           "speedup, Brent's bounds",
-          `${brief(speedup)}, ${brief(limits.least_speedup)} to ${brief(limits.most_speedup)}`,
+          `${formatBrief(speedup)}, ${formatBrief(limits.least_speedup)} to ${formatBrief(limits.most_speedup)}`,
           "of this replica; the bounds hold for greedy schedules",
         ],
       ]
@@ -211,28 +219,28 @@ export function Counters() {
   );
 }
 
-function seek(search: Promise<void>): void {
+function runSearch(search: Promise<void>): void {
   search.catch((error: unknown) => showError("Looking for a replica", error));
 }
 
 /** Histogram of makespans; a bar or a button loads a replica. */
 export function Distribution() {
   const mine = cell.value;
-  const bars = useComputed(() => (cell.value ? barsOf(cell.value) : [])).value;
+  const bars = useComputed(() => (cell.value ? createBars(cell.value) : [])).value;
   if (!mine || !bars.length) return null;
   const here = loaded.value?.trace.until;
   const unit = (bars.at(-1)?.to ?? 0) >= 2000 ? 1000 : 1;
   const shown = bars.map((bar) => ({ from: bar.from / unit, to: bar.to / unit, count: bar.count }));
   const selected =
-    here === undefined || otherOutcome() ? undefined : bars.findIndex((bar) => here >= bar.from && here < bar.to);
+    here === undefined || hasOtherOutcome() ? undefined : bars.findIndex((bar) => here >= bar.from && here < bar.to);
   const pickBar = (place: number) => {
     const bar = bars[place];
     if (!bar?.count) return showToast("This bar has no replicas");
-    seek(chooseWithin(bar.low, bar.high));
+    runSearch(showReplicaWithin(bar.low, bar.high));
   };
-  const ready = !run.partial.value && state.job.value !== "";
+  const ready = !run.isPartial.value && state.job.value !== "";
   return (
-    <section class={`distribution ${ages.value}`} aria-label="Distribution over replicas">
+    <section class={`distribution ${agesClass.value}`} aria-label="Distribution over replicas">
       <Histogram
         title="Makespan over replicas"
         bins={shown}
@@ -243,13 +251,13 @@ export function Distribution() {
         marks={mine.metrics.makespan_us ? [{ at: mine.metrics.makespan_us.mean / unit, label: "mean" }] : []}
         {...(ready ? { onSelect: pickBar } : {})}
       />
-      {ready && <Picks mine={mine} />}
-      {example.value && !state.job.value && <RunHere />}
+      {ready && <QuantileButtons cell={mine} />}
+      {example.value && !state.job.value && <RunExampleButton />}
     </section>
   );
 }
 
-function Picks({ mine }: { mine: Cell }) {
+function QuantileButtons({ cell: mine }: { cell: Cell }) {
   const { fastest, slowest, deadlocked } = mine.examples;
   const quantiles: [string, number][] = [
     ["5\u202f%", 0.05],
@@ -259,35 +267,35 @@ function Picks({ mine }: { mine: Cell }) {
   return (
     <>
       <div class="row picks" role="group" aria-label="Load a replica">
-        {fastest && <Button onClick={() => choose(fastest.replica)}>Fastest</Button>}
+        {fastest && <Button onClick={() => showReplica(fastest.replica)}>Fastest</Button>}
         {quantiles.map(([title, share]) => (
-          <Button key={title} onClick={() => seek(chooseQuantile(share))}>
+          <Button key={title} onClick={() => runSearch(showQuantile(share))}>
             {title}
           </Button>
         ))}
-        {slowest && <Button onClick={() => choose(slowest.replica)}>Slowest</Button>}
-        {deadlocked && <Button onClick={() => choose(deadlocked.replica)}>Deadlocked</Button>}
+        {slowest && <Button onClick={() => showReplica(slowest.replica)}>Slowest</Button>}
+        {deadlocked && <Button onClick={() => showReplica(deadlocked.replica)}>Deadlocked</Button>}
       </div>
       <p class="small soft" aria-live="polite">
-        {searching.value ||
-          `${shownReplica()} A bar or a button loads the first of its replicas; to find it, small jobs run.`}
+        {searchText.value ||
+          `${describeReplica()} A bar or a button loads the first of its replicas; to find it, small jobs run.`}
       </p>
     </>
   );
 }
 
 /** Describe the displayed replica and the loading one. */
-function shownReplica(): string {
+function describeReplica(): string {
   const trace = loaded.value?.trace;
-  if (main.value.value.loading) return `Loading replica ${formatInteger(replica.value)}.`;
+  if (mainTrace.value.value.isLoading) return `Loading replica ${formatInteger(replica.value)}.`;
   return trace ? `Shown: replica ${formatInteger(trace.replica)}.` : "";
 }
 
 /** Offers to run the example as a job, which provides further replicas. */
-function RunHere() {
+function RunExampleButton() {
   const parameters = example.value?.result.parameters ?? {};
   const given = Object.fromEntries(Object.entries(parameters).filter(([, each]) => each !== null));
-  const run = () => start(given).catch((error: unknown) => showError("Start", error));
+  const run = () => startJob(given).catch((error: unknown) => showError("Start", error));
   return (
     <p class="small soft">
       <Button onClick={() => void run()}>Run it here</Button> to open any of its{" "}
@@ -297,19 +305,19 @@ function RunHere() {
 }
 
 /** Return True for a replica without a makespan, because it deadlocked or was cut. */
-function otherOutcome(): boolean {
+function hasOtherOutcome(): boolean {
   const trace = loaded.value?.trace;
-  return !trace || trace.deadlocked || trace.truncated || main.value.value.loading;
+  return !trace || trace.deadlocked || trace.truncated || mainTrace.value.value.isLoading;
 }
 
 /** Statistics of the marked range or the whole trace. */
-export function Window() {
+export function WindowStatistics() {
   const both = useComputed(() => {
-    const to = playhead.value ?? until.value;
+    const to = playhead.value ?? endTime.value;
     const t0 = range.value?.t0 ?? 0;
     const t1 = Math.max(t0, Math.min(range.value?.t1 ?? to, to));
     return [loaded.value, otherLoaded.value].map(
-      (each) => each && statistics(each.trace, each.index, t0, Math.min(t1, each.trace.until)),
+      (each) => each && computeStatistics(each.trace, each.index, t0, Math.min(t1, each.trace.until)),
     );
   }).value;
   const [mine, rival] = both;
@@ -320,21 +328,21 @@ export function Window() {
   ];
   const total = mine.t1 - mine.t0;
   const rows: [string, (each: NonNullable<typeof mine>) => string][] = [
-    ["busy cores, mean", (each) => `${plain(each.busyCores)} (${formatPercent(each.utilization, 1)})`],
+    ["busy cores, mean", (each) => `${formatPlain(each.busyCores)} (${formatPercent(each.utilization, 1)})`],
     ["threads started", (each) => formatInteger(each.started)],
     ["slices", (each) => formatInteger(each.slices)],
     ["steals, attempts", (each) => `${formatInteger(each.stolen)}, ${formatInteger(each.attempts)}`],
     ["threads that waited", (each) => formatInteger(each.wait.waited)],
-    ["mean wait", (each) => us(each.wait.mean)],
-    ["median wait", (each) => us(each.wait.p50)],
-    ["95th percentile of wait", (each) => us(each.wait.p95)],
-    ["longest wait", (each) => us(each.wait.max)],
+    ["mean wait", (each) => formatMicroseconds(each.wait.mean)],
+    ["median wait", (each) => formatMicroseconds(each.wait.p50)],
+    ["95th percentile of wait", (each) => formatMicroseconds(each.wait.p95)],
+    ["longest wait", (each) => formatMicroseconds(each.wait.max)],
   ];
   return (
     <div class="window" id="window-statistics">
       <p class="small soft">
-        {range.value ? "Marked" : "All"}: <span class="num">{us(mine.t0)}</span> to{" "}
-        <span class="num">{us(mine.t1)}</span>, <span class="num">{us(total)}</span>
+        {range.value ? "Marked" : "All"}: <span class="num">{formatMicroseconds(mine.t0)}</span> to{" "}
+        <span class="num">{formatMicroseconds(mine.t1)}</span>, <span class="num">{formatMicroseconds(total)}</span>
       </p>
       <div class="columns">
         <table>

@@ -3,7 +3,7 @@
 import type { UnitState } from "../../lib/api";
 
 /** The symbol alone; place its text next to it. */
-export function UnitSign({ of: name }: { of: UnitState }) {
+export function UnitStateIcon({ state: name }: { state: UnitState }) {
   return (
     <svg viewBox="0 0 12 12" aria-hidden="true" class={`unit-${name}`}>
       {name === "waiting" ? (
@@ -18,10 +18,10 @@ export function UnitSign({ of: name }: { of: UnitState }) {
   );
 }
 
-export function UnitWord({ of: name }: { of: UnitState }) {
+export function UnitStateLabel({ state: name }: { state: UnitState }) {
   return (
     <span class="state">
-      <UnitSign of={name} />
+      <UnitStateIcon state={name} />
       <span>{name}</span>
     </span>
   );

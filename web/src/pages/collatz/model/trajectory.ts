@@ -12,11 +12,11 @@ const BLOCK = 32;
 const WIDE_BITS = 64;
 const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3n ** BigInt(power));
 /** Number of blocks between stored values, from which other values are recomputed. */
-const KEEP_EVERY = 32;
+const STORE_INTERVAL = 32;
 /** Maximum number of shortcut steps, as in the kind's definition. */
 export const STEP_LIMIT = 20_000_000;
 
-export interface Kept {
+export interface StoredValue {
   step: number;
   shortcut: number;
   value: bigint;
@@ -25,7 +25,7 @@ export interface Kept {
 export interface Trajectory {
   n: bigint;
   /** False if the limit was reached; other fields then describe the computed part. */
-  complete: boolean;
+  isComplete: boolean;
   /** Steps to 1. */
   delay: number;
   odd: number;
@@ -38,11 +38,11 @@ export interface Trajectory {
   peak: bigint;
   peakStep: number;
   /** Stored values in ascending order of steps, starting with n. */
-  kept: Kept[];
+  storedValues: StoredValue[];
 }
 
 /** Values that a walk records. */
-class Trace {
+class TrajectoryRecorder {
   logs = new Float32Array(1024);
   parity = new Uint8Array(128);
   step = 0;
@@ -53,14 +53,14 @@ class Trace {
   peakStep = 0;
 
   /** Record the logarithm of the value at the current step. */
-  log(value: number): void {
-    if (this.step >= this.logs.length) this.logs = grown(this.logs, new Float32Array(2 * this.logs.length));
+  addLog(value: number): void {
+    if (this.step >= this.logs.length) this.logs = copyInto(this.logs, new Float32Array(2 * this.logs.length));
     this.logs[this.step] = value;
   }
 
-  bit(odd: boolean): void {
+  addBit(odd: boolean): void {
     if (this.shortcut >= 8 * this.parity.length)
-      this.parity = grown(this.parity, new Uint8Array(2 * this.parity.length));
+      this.parity = copyInto(this.parity, new Uint8Array(2 * this.parity.length));
     if (odd) {
       this.parity[this.shortcut >> 3] = (this.parity[this.shortcut >> 3] as number) | (1 << (this.shortcut & 7));
       this.odd += 1;
@@ -68,7 +68,7 @@ class Trace {
     this.shortcut += 1;
   }
 
-  met(value: bigint, step: number): void {
+  updatePeak(value: bigint, step: number): void {
     if (value <= this.peak) return;
     this.peak = value;
     this.peakStep = step;
@@ -76,29 +76,29 @@ class Trace {
   }
 }
 
-function grown<T extends Float32Array | Uint8Array>(from: T, into: T): T {
+function copyInto<T extends Float32Array | Uint8Array>(from: T, into: T): T {
   into.set(from);
   return into;
 }
 
 /** Return the next value. */
-export function next(value: bigint): bigint {
+export function nextValue(value: bigint): bigint {
   return value & 1n ? 3n * value + 1n : value >> 1n;
 }
 
 /** Apply 32 shortcut steps to a large number, and return the result and its logarithm. */
-function block(trace: Trace, value: bigint, logarithm: number): [bigint, number] {
+function applyBlock(trace: TrajectoryRecorder, value: bigint, logarithm: number): [bigint, number] {
   const began = trace.step;
   let rest = Number(value & 0xffffffffn);
   let [log, most, odd] = [logarithm, logarithm, 0];
   for (let taken = 0; taken < BLOCK; taken += 1) {
     const isOdd = rest % 2 === 1;
-    trace.log(log);
-    trace.bit(isOdd);
+    trace.addLog(log);
+    trace.addBit(isOdd);
     trace.step += 1;
     if (isOdd) {
       log += LOG3;
-      trace.log(log);
+      trace.addLog(log);
       if (log > most) most = log;
       trace.step += 1;
       odd += 1;
@@ -106,60 +106,60 @@ function block(trace: Trace, value: bigint, logarithm: number): [bigint, number]
     log -= 1;
     rest = (isOdd ? 3 * rest + 1 : rest) / 2;
   }
-  if (most > trace.peakLog - 1e-6) climb(trace, value, began, trace.step);
+  if (most > trace.peakLog - 1e-6) findPeak(trace, value, began, trace.step);
   const end = (value >> BigInt(BLOCK)) * (POWERS[odd] as bigint) + BigInt(rest);
-  return [end, precise(end, log)];
+  return [end, preciseLog(end, log)];
 }
 
 /** Recompute log2 from the leading bits, so that errors do not accumulate. */
-function precise(value: bigint, near: number): number {
+function preciseLog(value: bigint, near: number): number {
   const excess = Math.max(0, Math.floor(near) - 60);
   return Math.log2(Number(value >> BigInt(excess))) + excess;
 }
 
 /** Find the greatest value between two steps. */
-function climb(trace: Trace, from: bigint, step: number, end: number): void {
+function findPeak(trace: TrajectoryRecorder, from: bigint, step: number, end: number): void {
   let value = from;
   for (let at = step; at < end; at += 1) {
-    trace.met(value, at);
-    value = next(value);
+    trace.updatePeak(value, at);
+    value = nextValue(value);
   }
 }
 
 /** Step to 1 one by one. */
-function descend(trace: Trace, from: bigint, limit: number): bigint {
+function stepToEnd(trace: TrajectoryRecorder, from: bigint, limit: number): bigint {
   let value = from;
   while (value !== 1n && trace.shortcut < limit) {
     const odd = (value & 1n) === 1n;
     for (let steps = odd ? 2 : 1; steps > 0; steps -= 1) {
-      trace.log(Math.log2(Number(value)));
-      trace.met(value, trace.step);
-      value = next(value);
+      trace.addLog(Math.log2(Number(value)));
+      trace.updatePeak(value, trace.step);
+      value = nextValue(value);
       trace.step += 1;
     }
-    trace.bit(odd);
+    trace.addBit(odd);
   }
-  trace.log(Math.log2(Number(value)));
-  trace.met(value, trace.step);
+  trace.addLog(Math.log2(Number(value)));
+  trace.updatePeak(value, trace.step);
   return value;
 }
 
 /** Walk from n >= 1 to 1. Throws RangeError for smaller numbers. */
-export function walk(n: bigint, limit = STEP_LIMIT): Trajectory {
+export function computeTrajectory(n: bigint, limit = STEP_LIMIT): Trajectory {
   if (n < 1n) throw new RangeError(`a trajectory begins at 1 or above; got ${n}`);
-  const trace = new Trace();
-  const kept: Kept[] = [];
+  const trace = new TrajectoryRecorder();
+  const storedValues: StoredValue[] = [];
   let [value, logarithm] = [n, log2(n)];
   for (let blocks = 0; logarithm > WIDE_BITS && trace.shortcut < limit; blocks += 1) {
-    if (blocks % KEEP_EVERY === 0) kept.push({ step: trace.step, shortcut: trace.shortcut, value });
-    [value, logarithm] = block(trace, value, logarithm);
+    if (blocks % STORE_INTERVAL === 0) storedValues.push({ step: trace.step, shortcut: trace.shortcut, value });
+    [value, logarithm] = applyBlock(trace, value, logarithm);
   }
-  kept.push({ step: trace.step, shortcut: trace.shortcut, value });
-  const last = logarithm > WIDE_BITS ? value : descend(trace, value, limit);
-  if (last !== 1n) trace.log(logarithm);
+  storedValues.push({ step: trace.step, shortcut: trace.shortcut, value });
+  const last = logarithm > WIDE_BITS ? value : stepToEnd(trace, value, limit);
+  if (last !== 1n) trace.addLog(logarithm);
   return {
     n,
-    complete: last === 1n,
+    isComplete: last === 1n,
     delay: trace.step,
     odd: trace.odd,
     shortcut: trace.shortcut,
@@ -167,26 +167,26 @@ export function walk(n: bigint, limit = STEP_LIMIT): Trajectory {
     logs: trace.logs.slice(0, trace.step + 1),
     peak: trace.peak,
     peakStep: trace.peakStep,
-    kept,
+    storedValues,
   };
 }
 
 /** Return up to `count` values from a step on. */
-export function values(trajectory: Trajectory, step: number, count = 1): bigint[] {
-  const from = trajectory.kept.findLast((each) => each.step <= step) as Kept;
+export function computeValues(trajectory: Trajectory, step: number, count = 1): bigint[] {
+  const from = trajectory.storedValues.findLast((each) => each.step <= step) as StoredValue;
   let value = from.value;
-  for (let at = from.step; at < step; at += 1) value = next(value);
+  for (let at = from.step; at < step; at += 1) value = nextValue(value);
   const terms: bigint[] = [];
   for (let at = step; at <= Math.min(trajectory.delay, step + count - 1); at += 1) {
     terms.push(value);
-    value = next(value);
+    value = nextValue(value);
   }
   return terms;
 }
 
 /** Return True if a shortcut step started at an odd number. */
-export function bitAt(parity: Uint8Array, place: number): number {
-  return ((parity[place >> 3] ?? 0) >> (place & 7)) & 1;
+export function bitAt(parity: Uint8Array, index: number): number {
+  return ((parity[index >> 3] ?? 0) >> (index & 7)) & 1;
 }
 
 export interface Meeting {
@@ -202,22 +202,22 @@ type Path = Pick<Trajectory, "delay" | "shortcut" | "parity">;
  * Return the first common value of two complete trajectories. Both end at 1, and the parity bits determine the values
  * backwards, so the common suffix of the bits determines the common values.
  */
-export function meeting(left: Path, right: Path): Meeting {
-  const most = Math.min(left.shortcut, right.shortcut);
-  let [same, remaining] = [0, 0];
-  while (same < most) {
-    const bit = bitAt(left.parity, left.shortcut - 1 - same);
-    if (bit !== bitAt(right.parity, right.shortcut - 1 - same)) break;
-    same += 1;
+export function findMeeting(left: Path, right: Path): Meeting {
+  const maxCommon = Math.min(left.shortcut, right.shortcut);
+  let [commonBits, remaining] = [0, 0];
+  while (commonBits < maxCommon) {
+    const bit = bitAt(left.parity, left.shortcut - 1 - commonBits);
+    if (bit !== bitAt(right.parity, right.shortcut - 1 - commonBits)) break;
+    commonBits += 1;
     remaining += 1 + bit;
   }
   // w is common: one trajectory came from 2w, the other from (2w-1)/3 through 2w
-  if (same < most) remaining += 1;
+  if (commonBits < maxCommon) remaining += 1;
   return { remaining, steps: [left.delay - remaining, right.delay - remaining] };
 }
 
 /** Return the minimum and maximum of a curve in each pixel. */
-export function decimated(
+export function decimateCurve(
   curve: Float32Array,
   from: number,
   to: number,

@@ -1,10 +1,10 @@
 /** Parts of the view that a finer source has already drawn, so that each number is drawn once. Pure functions. */
 
 /** Disjoint ranges in ascending order, as distances from the left edge. */
-export type Covered = readonly (readonly [number, number])[];
+export type CoveredRanges = readonly (readonly [number, number])[];
 
 /** Return the parts of [from, to) that are not covered. */
-export function left(covered: Covered, from: number, to: number): [number, number][] {
+export function uncoveredParts(covered: CoveredRanges, from: number, to: number): [number, number][] {
   const parts: [number, number][] = [];
   let at = from;
   for (const [begin, end] of covered) {
@@ -18,7 +18,7 @@ export function left(covered: Covered, from: number, to: number): [number, numbe
 }
 
 /** Return the union of two coverages. */
-export function joined(covered: Covered, more: Covered): Covered {
+export function joinRanges(covered: CoveredRanges, more: CoveredRanges): CoveredRanges {
   const all = [...covered, ...more].sort((one, other) => one[0] - other[0]);
   const kept: [number, number][] = [];
   for (const [from, to] of all) {

@@ -28,7 +28,7 @@ export interface HistogramPart {
   bins: Bin[];
 }
 
-export interface Reading {
+export interface ResultParts {
   figures: [title: string, value: Cell][];
   histograms: HistogramPart[];
   tables: TablePart[];
@@ -45,44 +45,44 @@ export interface Schema {
 }
 
 /** Maximum number of histogram bars; more values share bars of equal width. */
-const MOST_BARS = 120;
+const MAX_BARS = 120;
 /** Maximum number of list items shown individually if they contain tables. */
-const MOST_PARTS = 8;
+const MAX_PARTS = 8;
 /** Fields that repeat the request. */
-const ASKED = ["type", "model_version", "parameters"];
+const REQUEST_FIELDS = ["type", "model_version", "parameters"];
 
 /**
  * Convert a result to values, histograms and tables. With `figures`, only the values at these paths are shown as
  * figures.
  */
-export function reading(result: unknown, figures?: readonly ResultValue[], schema?: Schema): Reading {
-  const whole: Reading = { figures: [], histograms: [], tables: [] };
-  const into: Part = { ...whole, schema };
-  const asked = isFields(result)
-    ? Object.fromEntries(Object.entries(result).filter(([name]) => !ASKED.includes(name)))
+export function convertResult(result: unknown, figures?: readonly ResultValue[], schema?: Schema): ResultParts {
+  const parts: ResultParts = { figures: [], histograms: [], tables: [] };
+  const into: ConversionState = { ...parts, schema };
+  const fields = isObject(result)
+    ? Object.fromEntries(Object.entries(result).filter(([name]) => !REQUEST_FIELDS.includes(name)))
     : result;
-  visit(asked, [], into);
-  if (!figures) return whole;
-  const named = figures.map(([title, path]): [string, unknown] => [title, at(result, path)]);
-  const present = named.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
-  if (!present.length) return whole;
-  const shown = new Set(figures.map(([, path]) => titled(path.split("."), schema)));
-  const rest = whole.figures.filter(([title]) => !shown.has(title));
-  if (rest.length) whole.tables.unshift({ title: "other figures", columns: ["name", "value"], rows: rest });
-  return { ...whole, figures: present };
+  convertValue(fields, [], into);
+  if (!figures) return parts;
+  const values = figures.map(([title, path]): [string, unknown] => [title, valueAt(result, path)]);
+  const present = values.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
+  if (!present.length) return parts;
+  const titles = new Set(figures.map(([, path]) => formatTitle(path.split("."), schema)));
+  const rest = parts.figures.filter(([title]) => !titles.has(title));
+  if (rest.length) parts.tables.unshift({ title: "other figures", columns: ["name", "value"], rows: rest });
+  return { ...parts, figures: present };
 }
 
 /** Return the value at a path such as `cells.0.mean`; undefined if missing. */
-export function at(value: unknown, path: string): unknown {
+export function valueAt(value: unknown, path: string): unknown {
   return path
     .split(".")
     .reduce<unknown>(
-      (inner, name) => (isFields(inner) || Array.isArray(inner) ? (inner as Fields)[name] : undefined),
+      (inner, name) => (isObject(inner) || Array.isArray(inner) ? (inner as Fields)[name] : undefined),
       value,
     );
 }
 
-function isFields(value: unknown): value is Fields {
+function isObject(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
@@ -95,7 +95,7 @@ function isNumber(value: unknown): boolean {
 }
 
 /** The converted part of the result and its schema. */
-interface Part extends Reading {
+interface ConversionState extends ResultParts {
   schema: Schema | undefined;
 }
 
@@ -104,77 +104,77 @@ function schemaAt(schema: Schema | undefined, path: readonly string[]): Schema |
   return path.reduce<Schema | undefined>((inner, name) => inner?.properties?.[name] ?? inner?.items, schema);
 }
 
-function titled(path: readonly string[], schema?: Schema): string {
-  const title = (place: number) => schemaAt(schema, path.slice(0, place + 1))?.title;
-  return path.map((name, place) => (isNumber(name) ? name : title(place) || formatLabel(name))).join(" ") || "result";
+function formatTitle(path: readonly string[], schema?: Schema): string {
+  const title = (index: number) => schemaAt(schema, path.slice(0, index + 1))?.title;
+  return path.map((name, index) => (isNumber(name) ? name : title(index) || formatLabel(name))).join(" ") || "result";
 }
 
-function visit(value: unknown, path: readonly string[], into: Part): void {
+function convertValue(value: unknown, path: readonly string[], into: ConversionState): void {
   if (isCell(value)) {
-    if (value !== null) into.figures.push([titled(path, into.schema), value]);
+    if (value !== null) into.figures.push([formatTitle(path, into.schema), value]);
     return;
   }
-  const bins = histogram(value, schemaAt(into.schema, path)?.format);
-  if (bins) into.histograms.push({ title: titled(path, into.schema), bins });
-  else if (Array.isArray(value)) list(value, path, into);
-  else if (isFields(value)) object(value, path, into);
+  const bins = parseHistogram(value, schemaAt(into.schema, path)?.format);
+  if (bins) into.histograms.push({ title: formatTitle(path, into.schema), bins });
+  else if (Array.isArray(value)) convertList(value, path, into);
+  else if (isObject(value)) convertObject(value, path, into);
 }
 
 // -- lists ------------------------------------------------------------------------------------------------------------
 
-function list(items: readonly unknown[], path: readonly string[], into: Part): void {
+function convertList(items: readonly unknown[], path: readonly string[], into: ConversionState): void {
   if (!items.length) return;
-  const title = titled(path, into.schema);
+  const title = formatTitle(path, into.schema);
   if (items.every(isCell)) {
-    into.tables.push({ title, columns: ["place", "value"], rows: items.map((item, place) => [place, item]) });
+    into.tables.push({ title, columns: ["place", "value"], rows: items.map((item, index) => [index, item]) });
   } else if (items.every((item): item is Cell[] => Array.isArray(item) && item.every(isCell))) {
     const width = Math.max(...items.map((item) => item.length));
-    const columns = Array.from({ length: width }, (_, place) => String(place + 1));
-    into.tables.push({ title, columns, rows: items.map((item) => columns.map((_, place) => item[place] ?? null)) });
-  } else objects(items, path, into);
+    const columns = Array.from({ length: width }, (_, index) => String(index + 1));
+    into.tables.push({ title, columns, rows: items.map((item) => columns.map((_, index) => item[index] ?? null)) });
+  } else convertObjects(items, path, into);
 }
 
-function objects(items: readonly unknown[], path: readonly string[], into: Part): void {
-  const rows = items.map((item) => cellsOf(item, schemaAt(into.schema, [...path, "1"])));
+function convertObjects(items: readonly unknown[], path: readonly string[], into: ConversionState): void {
+  const rows = items.map((item) => createCells(item, schemaAt(into.schema, [...path, "1"])));
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   if (columns.length)
     into.tables.push({
-      title: titled(path, into.schema),
+      title: formatTitle(path, into.schema),
       columns,
       rows: rows.map((row) => columns.map((name) => row[name] ?? null)),
     });
-  if (items.length > MOST_PARTS) return;
+  if (items.length > MAX_PARTS) return;
   for (const [place, item] of items.entries()) {
-    if (!isFields(item)) continue;
+    if (!isObject(item)) continue;
     for (const [name, inner] of Object.entries(item))
-      if (!isFlat(inner)) visit(inner, [...path, String(place + 1), name], into);
+      if (!isFlat(inner)) convertValue(inner, [...path, String(place + 1), name], into);
   }
 }
 
 /** Maximum number of list items in a table cell, such as the ends of an interval. */
-const MOST_IN_CELL = 4;
+const MAX_IN_CELL = 4;
 
 function isShort(value: unknown): value is Cell[] {
-  return Array.isArray(value) && value.length <= MOST_IN_CELL && value.every(isCell);
+  return Array.isArray(value) && value.length <= MAX_IN_CELL && value.every(isCell);
 }
 
 /** Return True if a table row can contain the value: a single value, a short list, or an object of these. */
 function isFlat(value: unknown): boolean {
   const held = (inner: unknown) => isCell(inner) || isShort(inner);
-  return held(value) || (isFields(value) && Object.values(value).every(held) && !histogram(value));
+  return held(value) || (isObject(value) && Object.values(value).every(held) && !parseHistogram(value));
 }
 
 /** Return the cells of an object's row; nested fields get both names. */
-function cellsOf(item: unknown, schema?: Schema): Record<string, Cell> {
-  if (!isFields(item)) return isCell(item) ? { value: item } : {};
+function createCells(item: unknown, schema?: Schema): Record<string, Cell> {
+  if (!isObject(item)) return isCell(item) ? { value: item } : {};
   const cells: Record<string, Cell> = {};
   const put = (path: string[], value: unknown) => {
-    if (isCell(value)) cells[titled(path, schema)] = value;
-    else if (isShort(value)) cells[titled(path, schema)] = value.map((each) => short(each)).join(", ");
+    if (isCell(value)) cells[formatTitle(path, schema)] = value;
+    else if (isShort(value)) cells[formatTitle(path, schema)] = value.map((each) => formatCell(each)).join(", ");
   };
   for (const [name, value] of Object.entries(item)) {
     if (!isFlat(value)) continue;
-    if (isFields(value)) for (const [inner, each] of Object.entries(value)) put([name, inner], each);
+    if (isObject(value)) for (const [inner, each] of Object.entries(value)) put([name, inner], each);
     else put([name], value);
   }
   return cells;
@@ -183,14 +183,14 @@ function cellsOf(item: unknown, schema?: Schema): Record<string, Cell> {
 const DIGITS = 6;
 
 /** Format a cell with six significant digits; the file and the JSON contain all digits. */
-export function short(cell: Cell): string | number | boolean {
+export function formatCell(cell: Cell): string | number | boolean {
   if (cell === null) return "";
   return typeof cell === "number" && !Number.isInteger(cell) ? Number(cell.toPrecision(DIGITS)) : cell;
 }
 
 // -- objects ----------------------------------------------------------------------------------------------------------
 
-function object(fields: Fields, path: readonly string[], into: Part): void {
+function convertObject(fields: Fields, path: readonly string[], into: ConversionState): void {
   const values = Object.values(fields);
   if (!values.length) return;
   const lists = values.every((each): each is Cell[] => Array.isArray(each) && each.every(isCell));
@@ -199,50 +199,51 @@ function object(fields: Fields, path: readonly string[], into: Part): void {
     const columns = Object.keys(fields);
     const rows = Array.from({ length }, (_, place) => columns.map((name) => (fields[name] as Cell[])[place] as Cell));
     into.tables.push({
-      title: titled(path, into.schema),
-      columns: columns.map((name) => titled([name], schemaAt(into.schema, path))),
+      title: formatTitle(path, into.schema),
+      columns: columns.map((name) => formatTitle([name], schemaAt(into.schema, path))),
       rows,
     });
     return;
   }
-  if (values.length > 1 && values.every((each) => isFields(each) && !histogram(each))) {
-    named(fields as Record<string, Fields>, path, into);
+  if (values.length > 1 && values.every((each) => isObject(each) && !parseHistogram(each))) {
+    convertNamed(fields as Record<string, Fields>, path, into);
     return;
   }
-  for (const [name, value] of Object.entries(fields)) visit(value, [...path, name], into);
+  for (const [name, value] of Object.entries(fields)) convertValue(value, [...path, name], into);
 }
 
 /** Convert an object of objects to rows if they share columns, otherwise to separate parts. */
-function named(fields: Record<string, Fields>, path: readonly string[], into: Part): void {
+function convertNamed(fields: Record<string, Fields>, path: readonly string[], into: ConversionState): void {
   const inner = (name: string) => schemaAt(into.schema, [...path, name]);
   const rows = Object.entries(fields).map(([name, each]): [string, Record<string, Cell>] => [
     name,
-    cellsOf(each, inner(name)),
+    createCells(each, inner(name)),
   ]);
   const first = Object.keys(rows[0]?.[1] ?? {});
   if (!first.length || !rows.every(([, row]) => first.some((name) => name in row))) {
-    for (const [name, value] of Object.entries(fields)) visit(value, [...path, name], into);
+    for (const [name, value] of Object.entries(fields)) convertValue(value, [...path, name], into);
     return;
   }
   const columns = [...new Set(rows.flatMap(([, row]) => Object.keys(row)))];
   into.tables.push({
-    title: titled(path, into.schema),
+    title: formatTitle(path, into.schema),
     columns: ["name", ...columns],
     rows: rows.map(([name, row]) => [
-      inner(name)?.title || titled([name]),
+      inner(name)?.title || formatTitle([name]),
       ...columns.map((column) => row[column] ?? null),
     ]),
   });
   for (const [name, each] of Object.entries(fields))
-    for (const [inner, value] of Object.entries(each)) if (!isFlat(value)) visit(value, [...path, name, inner], into);
+    for (const [inner, value] of Object.entries(each))
+      if (!isFlat(value)) convertValue(value, [...path, name, inner], into);
 }
 
 // -- histograms -------------------------------------------------------------------------------------------------------
 
 /** Return the bins of a histogram value. */
-function histogram(value: unknown, format?: string): Bin[] | undefined {
-  if (Array.isArray(value)) return format === "histogram" ? pairs(value) : undefined;
-  if (!isFields(value) || !Array.isArray(value.counts) || !value.counts.every(isNumber)) return undefined;
+function parseHistogram(value: unknown, format?: string): Bin[] | undefined {
+  if (Array.isArray(value)) return format === "histogram" ? groupPairs(value) : undefined;
+  if (!isObject(value) || !Array.isArray(value.counts) || !value.counts.every(isNumber)) return undefined;
   const counts = value.counts.map(Number);
   const { edges, start, step } = value;
   if (Array.isArray(edges) && edges.every(isNumber) && edges.length === counts.length + 1)
@@ -253,13 +254,13 @@ function histogram(value: unknown, format?: string): Bin[] | undefined {
 }
 
 /** Return bars of equal width for integers and their counts. */
-function pairs(items: readonly unknown[]): Bin[] | undefined {
+function groupPairs(items: readonly unknown[]): Bin[] | undefined {
   const fits = (item: unknown) => Array.isArray(item) && item.length === 2 && item.every(isNumber);
   if (!items.length || !items.every(fits)) return undefined;
   const sorted = items.map((item) => (item as unknown[]).map(Number) as [number, number]).sort((a, b) => a[0] - b[0]);
   if (!sorted.every(([each]) => Number.isInteger(each))) return undefined;
   const [first, last] = [(sorted[0] as [number, number])[0], (sorted.at(-1) as [number, number])[0]];
-  const width = Math.ceil((last - first + 1) / MOST_BARS);
+  const width = Math.ceil((last - first + 1) / MAX_BARS);
   const bins: Bin[] = [];
   for (let from = first; from <= last; from += width) bins.push({ from, to: from + width, count: 0 });
   for (const [each, count] of sorted) (bins[Math.floor((each - first) / width)] as Bin).count += count;

@@ -16,37 +16,37 @@ import { performVerb } from "../../ui/progress";
 import { LoadingRows } from "../../ui/table";
 import { Panel, Tabs } from "../../ui/tabs";
 import { showError, showToast } from "../../ui/toast";
-import { Details, zoomToPicked } from "./details";
-import { Counters, Distribution, Metrics, Window } from "./figures";
-import { fit, Lanes, Legend, Overview, pan, useChase, zoom } from "./lanes";
+import { Details, zoomToSelected } from "./details";
+import { Counters, Distribution, Metrics, WindowStatistics } from "./metrics";
+import { fitView, Lanes, Legend, Overview, panBy, useFollowPlayhead, zoomBy } from "./lanes";
 import { LogView } from "./log";
-import { standing, type Standing } from "./model/standing";
-import { sweeps } from "./model/sweep";
-import { Player, resetWithUndo } from "./player";
+import { pictureStatus, type PictureStatus } from "./model/picture-status";
+import { hasSweep } from "./model/sweep";
+import { PlaybackControls, resetWithUndo } from "./player";
 import {
-  ages,
+  agesClass,
   cell,
-  choose,
-  compare,
+  showReplica,
+  comparePolicy,
   loaded,
-  main,
-  mark,
-  other,
+  mainTrace,
+  markRange,
+  otherTrace,
   otherLoaded,
   otherRun,
-  pick,
-  picked,
-  play,
-  range,
+  selectThread,
+  selectedThread,
+  togglePlay,
+  markedRange,
   replica,
   run,
-  saving,
+  isSaveDialogOpen,
   showCell,
   state,
   tab,
   TABS,
-  unknown,
-  until,
+  jobUnknown,
+  endTime,
   view,
   type TabName,
 } from "./model/state";
@@ -55,50 +55,50 @@ import { TreeView } from "./tree";
 const Sweep = lazy(() => import("./sweep").then((part) => part.Sweep), 6);
 const SCHEDULERS = ["fifo", "lifo", "round_robin", "work_stealing"];
 
-function markSeen(): void {
-  if (range.peek()) mark(undefined);
-  else mark({ t0: Math.max(0, view.peek().t0), t1: Math.min(until.peek(), view.peek().t1) });
+function toggleRange(): void {
+  if (markedRange.peek()) markRange(undefined);
+  else markRange({ t0: Math.max(0, view.peek().t0), t1: Math.min(endTime.peek(), view.peek().t1) });
   state.commit();
 }
 
-const KEYS: Shortcuts = {
-  Space: { text: "play and pause", run: play },
+const SHORTCUTS: Shortcuts = {
+  Space: { text: "play and pause", run: togglePlay },
   R: { text: "reset: show the whole replica from its start", run: resetWithUndo },
-  w: { text: "zoom in", run: () => zoom(1 / 1.5) },
-  s: { text: "zoom out", run: () => zoom(1.5) },
-  a: { text: "pan to the left", run: () => pan(-0.2) },
-  d: { text: "pan to the right", run: () => pan(0.2) },
-  F: { text: "fit: the marked range, else all", run: fit },
-  M: { text: "mark the view as a range, or clear the range", run: markSeen },
-  Z: { text: "zoom to the picked thread", run: zoomToPicked },
+  w: { text: "zoom in", run: () => zoomBy(1 / 1.5) },
+  s: { text: "zoom out", run: () => zoomBy(1.5) },
+  a: { text: "pan to the left", run: () => panBy(-0.2) },
+  d: { text: "pan to the right", run: () => panBy(0.2) },
+  F: { text: "fit: the marked range, else all", run: fitView },
+  M: { text: "mark the view as a range, or clear the range", run: toggleRange },
+  Z: { text: "zoom to the picked thread", run: zoomToSelected },
   C: { text: "show or hide the critical path", run: () => (state.critical.value = !state.critical.peek()) },
   X: { text: "show or hide steals", run: () => (state.steals.value = !state.steals.peek()) },
-  "[": { text: "previous replica", run: () => choose(replica.peek() - 1) },
-  "]": { text: "next replica", run: () => choose(replica.peek() + 1) },
+  "[": { text: "previous replica", run: () => showReplica(replica.peek() - 1) },
+  "]": { text: "next replica", run: () => showReplica(replica.peek() + 1) },
   V: {
     text: "next of tree, log, statistics",
-    run: () => show(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] as TabName),
+    run: () => showTab(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] as TabName),
   },
   "/": { text: "find a thread", run: () => document.getElementById("find")?.focus() },
   Escape: {
     text: "clear the selection and the range",
-    run: () => (picked.peek() === NONE ? mark(undefined) : pick(NONE)),
+    run: () => (selectedThread.peek() === NONE ? markRange(undefined) : selectThread(NONE)),
   },
 };
 
-function show(name: TabName): void {
+function showTab(name: TabName): void {
   state.tab.value = name;
   state.commit();
 }
 
-export function Desk() {
-  useEffect(() => bindShortcuts(KEYS), []);
-  useChase();
+export function Workspace() {
+  useEffect(() => bindShortcuts(SHORTCUTS), []);
+  useFollowPlayhead();
   return (
     <>
-      <div class="answers" data-settled={ages.value === ""}>
+      <div class="answers" data-settled={agesClass.value === ""}>
         <Metrics />
-        {sweeps(run.result.value?.cells ?? []) && <Sweep />}
+        {hasSweep(run.result.value?.cells ?? []) && <Sweep />}
       </div>
       <div class="desk">
         <div class="picture">
@@ -109,31 +109,31 @@ export function Desk() {
           <Distribution />
         </aside>
       </div>
-      <Lower />
+      <LowerPanel />
     </>
   );
 }
 
 function Picture() {
-  const { loading, problem } = main.value.value;
+  const { isLoading: loading, problem } = mainTrace.value.value;
   if (problem)
     return (
       <div class="trouble" role="alert">
         <p>The trace could not be loaded: {problem.detail}</p>
-        <Button onClick={main.again}>Try again</Button>
+        <Button onClick={mainTrace.reload}>Try again</Button>
       </div>
     );
-  if (!loaded.value) return <Waiting loading={loading} />;
+  if (!loaded.value) return <PictureMessage loading={loading} />;
   return (
     <div class="shown" data-loading={loading} aria-busy={loading}>
-      <Tools />
+      <PictureTools />
       <Counters />
-      <Overview from={loaded} />
+      <Overview trace={loaded} />
       {state.vs.value && <h2 class="rival-title">{loaded.value.trace.scheduler.replaceAll("_", " ")}</h2>}
-      <Lanes from={loaded} first />
-      {state.vs.value && <Rival />}
+      <Lanes trace={loaded} isFirst />
+      {state.vs.value && <OtherLanes />}
       <Legend />
-      <Player />
+      <PlaybackControls />
       {loaded.value.trace.truncated && (
         <p class="warn small">
           The trace was cut at its limit of events: later events are not drawn, but count in the results above.
@@ -143,9 +143,9 @@ function Picture() {
   );
 }
 
-function Waiting({ loading }: { loading: boolean }) {
+function PictureMessage({ loading }: { loading: boolean }) {
   const job = run.job.value;
-  const { text, bad, coming } = standingNow(loading);
+  const { text, isError: bad, isExpected: coming } = currentStatus(loading);
   return (
     <div class={coming ? "waiting" : "stack"}>
       <p class={bad ? "trouble" : "soft"} role={bad ? "alert" : "status"}>
@@ -162,19 +162,19 @@ function Waiting({ loading }: { loading: boolean }) {
   );
 }
 
-function standingNow(loading: boolean): Standing {
-  return standing({
+function currentStatus(loading: boolean): PictureStatus {
+  return pictureStatus({
     id: state.job.value,
     job: run.job.value,
-    seen: run.seen.value,
-    trouble: unknown.value,
-    problem: run.problem.value,
+    wasKnown: run.wasKnown.value,
+    jobProblem: jobUnknown.value,
+    resultProblem: run.problem.value,
     recording: loading ? replica.value : undefined,
   });
 }
 
 /** Return the color modes; modes about steals or waits are omitted if there were none. */
-function modes(): readonly string[] {
+function availableModes(): readonly string[] {
   const opened = loaded.value;
   if (!opened) return MODES;
   const { trace, index } = opened;
@@ -182,13 +182,13 @@ function modes(): readonly string[] {
   return MODES.filter((each) => says[each] ?? true);
 }
 
-function Tools() {
+function PictureTools() {
   const mine = state.job.value ? cell.value : undefined;
-  const offered = modes();
+  const offered = availableModes();
   const cells = run.result.value?.cells ?? [];
   const others = SCHEDULERS.filter((each) => each !== mine?.scheduler);
   const against = (scheduler: string) =>
-    compare(scheduler).catch((error: unknown) => showError("The other policy", error));
+    comparePolicy(scheduler).catch((error: unknown) => showError("The other policy", error));
   const find = (event: SubmitEvent) => {
     event.preventDefault();
     const opened = loaded.peek();
@@ -196,8 +196,8 @@ function Tools() {
     const thread = opened ? threadAt(opened.trace, opened.tree, wanted) : NONE;
     if (thread === NONE)
       return showToast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
-    pick(thread);
-    zoomToPicked();
+    selectThread(thread);
+    zoomToSelected();
   };
   return (
     <div class="row tools" role="group" aria-label="Picture">
@@ -218,7 +218,7 @@ function Tools() {
           <Button
             aria-label="Previous replica"
             disabled={replica.value === 0}
-            onClick={() => choose(replica.peek() - 1)}
+            onClick={() => showReplica(replica.peek() - 1)}
           >
             ‹
           </Button>
@@ -226,7 +226,7 @@ function Tools() {
           <Button
             aria-label="Next replica"
             disabled={replica.value >= mine.replicas - 1}
-            onClick={() => choose(replica.peek() + 1)}
+            onClick={() => showReplica(replica.peek() + 1)}
           >
             ›
           </Button>
@@ -244,8 +244,8 @@ function Tools() {
           </select>
         </label>
       )}
-      {loaded.value?.critical.isComplete && <Switch of={state.critical}>Critical path</Switch>}
-      {offered.includes("stolen") && <Switch of={state.steals}>Steals</Switch>}
+      {loaded.value?.critical.isComplete && <ToggleButton value={state.critical}>Critical path</ToggleButton>}
+      {offered.includes("stolen") && <ToggleButton value={state.steals}>Steals</ToggleButton>}
       {mine && (
         <label class="row">
           compare with{" "}
@@ -265,14 +265,14 @@ function Tools() {
           find <input id="find" type="text" size={8} placeholder="T3.0.1" autocomplete="off" spellcheck={false} />
         </label>
       </form>
-      <Button onClick={fit}>Fit</Button>
-      <Button onClick={() => (saving.value = true)}>Save</Button>
+      <Button onClick={fitView}>Fit</Button>
+      <Button onClick={() => (isSaveDialogOpen.value = true)}>Save</Button>
     </div>
   );
 }
 
 /** Toggle button. */
-function Switch({ of, children }: { of: Signal<boolean>; children: string }) {
+function ToggleButton({ value: of, children }: { value: Signal<boolean>; children: string }) {
   return (
     <Button aria-pressed={of.value} onClick={() => (of.value = !of.peek())}>
       {children}
@@ -281,21 +281,22 @@ function Switch({ of, children }: { of: Signal<boolean>; children: string }) {
 }
 
 /** Lanes of the second policy, or the reason why they are missing. */
-function Rival() {
-  const { loading, problem } = other.value.value;
+function OtherLanes() {
+  const { isLoading: loading, problem } = otherTrace.value.value;
   const job = otherRun.job.value;
   const name = state.vs.value.replaceAll("_", " ");
   if (problem)
     return (
       <p class="trouble" role="alert">
-        The trace with {name} could not be loaded: {problem.detail} <Button onClick={other.again}>Try again</Button>
+        The trace with {name} could not be loaded: {problem.detail}{" "}
+        <Button onClick={otherTrace.reload}>Try again</Button>
       </p>
     );
   if (otherLoaded.value)
     return (
       <>
         <h2 class="rival-title">{name}, the same replica: the same threads and work</h2>
-        <Lanes from={otherLoaded} first={false} />
+        <Lanes trace={otherLoaded} isFirst={false} />
       </>
     );
   if (job?.state === "failed" || job?.state === "cancelled" || job?.state === "skipped")
@@ -313,16 +314,20 @@ function Rival() {
   );
 }
 
-function Lower() {
-  const SHOWN: Record<TabName, () => preact.JSX.Element | null> = { tree: TreeView, log: LogView, statistics: Window };
+function LowerPanel() {
+  const SHOWN: Record<TabName, () => preact.JSX.Element | null> = {
+    tree: TreeView,
+    log: LogView,
+    statistics: WindowStatistics,
+  };
   const Shown = SHOWN[tab.value];
-  if (!loaded.value && !standingNow(main.value.value.loading).coming) return null;
+  if (!loaded.value && !currentStatus(mainTrace.value.value.isLoading).isExpected) return null;
   return (
     <section class="lower" aria-label="Details of the replica">
       <Tabs
         label="Details of the replica"
         current={tab.value}
-        onChange={(id) => show(id as TabName)}
+        onChange={(id) => showTab(id as TabName)}
         tabs={[
           { id: "tree", title: "Tree" },
           { id: "log", title: "Log" },
