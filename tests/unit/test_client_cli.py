@@ -291,6 +291,22 @@ def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> N
     assert [one.url.params["wait_seconds"] for one in looks] == ["4", "4", "4", "4"]
 
 
+def test_waiting_prints_a_summary_and_json_prints_everything(fake: Fake, run: Run) -> None:
+    bins = {"scheme": "log", "bins": [[number, 1] for number in range(99)]}
+    cells = [{"cell": number, "mean": 1.5, "histogram": bins} for number in range(4)]
+    small = {"count": 3, "cells": cells}
+    whole = {"parameters": {"seed": 1}, "count": 3, "cells": cells, **{f"name{number}": number for number in range(99)}}
+    fake.on("GET", "/api/jobs/j1", job("done"))
+    fake.on("GET", "/api/jobs/j1/result", complete(jobs.Result, job_id="j1", partial=False, result=whole))
+    ran = run("submit", "sums", "--start", "1", "--wait")
+    assert len(ran.out.splitlines()) == 40 and ran.out.startswith("count   3\n")
+    assert "seed" not in ran.out and "log" not in ran.out
+    assert ran.err.endswith("Print the complete result with: cluster result j1\n")
+    assert run("submit", "sums", "--start", "1", "--wait", "--json").lines()[0]["result"] == whole
+    fake.on("GET", "/api/jobs/j1/result", complete(jobs.Result, job_id="j1", partial=False, result=small))
+    assert run("submit", "sums", "--start", "1", "--wait").out.splitlines()[-1].split() == ["3", "1.5"]
+
+
 def test_watch_without_a_terminal_says_something_at_once(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/jobs/j1", job("running"), job("running"), job("done"))
     assert run("watch", "j1").err.startswith("j1 running  25.0 %")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ ROWS = 10
 SLACK = 3
 #: Maximum number of sections that are printed of a list, such as the cells of a sweep.
 SECTIONS = 4
+#: Maximum number of lines in the summary of a result.
+SUMMARY_LINES = 40
 #: Maximum number of paths that are printed of an artifact.
 PATHS = 50
 #: Error in seconds of a host's clock, above which the host is marked.
@@ -26,6 +29,7 @@ CLOCK_SECONDS = 0.5
 DIGITS = 60
 #: Columns of a table by title. A value is the name of a field, or a function that returns the cell.
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
+Json: TypeAlias = dict[str, Any]
 
 
 def json_line(value: Any) -> None:
@@ -115,6 +119,38 @@ def result(answer: Mapping[str, Any]) -> None:
         say(f"partial: {format_value(answer.get('units'))} of {format_value(answer.get('total'))} units")
     value = answer["result"]
     _section(value if isinstance(value, Mapping) else {"result": value}, str(answer["job_id"]), (), 0)
+
+
+def summary(answer: Mapping[str, Any]) -> None:
+    """Print the most important lines of a result, and the command that prints all of it.
+
+    Parameters and long tables are omitted, and at most SUMMARY_LINES lines are printed.
+    """
+    whole = answer["result"]
+    kept = _without_tables({name: part for name, part in whole.items() if name != "parameters"}) if whole else whole
+    with redirect_stdout(io.StringIO()) as text:
+        result({**answer, "result": kept})
+    lines = text.getvalue().splitlines()
+    for each in lines[:SUMMARY_LINES]:
+        print(each)
+    if len(lines) > SUMMARY_LINES or kept != whole:
+        sys.stdout.flush()
+        say(f"Print the complete result with: cluster result {answer['job_id']}")
+
+
+def _without_tables(value: Mapping[str, Any]) -> Json:
+    """Return a result without long lists, and without parts that then contain no numbers."""
+    kept: Json = {}
+    for name, part in value.items():
+        if isinstance(part, Mapping):
+            inner = _without_tables(part)
+            if len(inner) == len(part) or any(not isinstance(each, str) for each in inner.values()):
+                kept[name] = inner
+        elif not isinstance(part, list):
+            kept[name] = part
+        elif len(part) <= ROWS + SLACK:
+            kept[name] = [_without_tables(each) if isinstance(each, Mapping) else each for each in part]
+    return kept
 
 
 def _section(value: Mapping[str, Any], job_id: str, path: tuple[str, ...], indent: int) -> None:

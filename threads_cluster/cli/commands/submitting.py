@@ -56,7 +56,7 @@ _COMMON: dict[str, Any] = {
         typer.Option(metavar="URL", help="Send a signed POST to this URL when the job ends: docs/webhooks.md."),
     ],
     **program_options.ORDER,
-    "wait": Annotated[bool, typer.Option("--wait", help="Wait until the job ends, and print its result.")],
+    "wait": Annotated[bool, typer.Option("--wait", help="Wait until the job ends, and print a summary of its result.")],
     "as_json": as_json_option("Print the response as one line of JSON; with --wait, the job with its result."),
 }
 
@@ -244,7 +244,7 @@ def finish(session: Session, job_id: str, *, as_json: bool) -> None:
     else:
         show.say(show.ended_line(job))
         if answer:
-            show.result(answer)
+            show.summary(answer)
     if watching.exit_code(job):
         if job["type"] in _OWN and not as_json:
             show.say(
