@@ -55,8 +55,10 @@ class Live:
     def follow(self, jobs: Iterable[str]) -> None:
         """Replace the set of jobs whose output users follow."""
         with self._lock:
-            self._followed = frozenset(jobs)
+            before, self._followed = self._followed, frozenset(jobs)
             for line in self._lines.values():
+                if line.job in self._followed - before:
+                    line.sent = 0  # The cluster has deleted what it received for earlier followers
                 line.muted = line.muted and line.job not in self._followed
             if self._followed and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="live", daemon=True)
@@ -86,7 +88,7 @@ class Live:
             return
         try:
             line.muted = not line.files.output(line.unit, line.attempt, start, chunks)
-            line.sent = start + sum(len(data) for _, data in chunks)
+            line.sent = 0 if line.muted else start + sum(len(data) for _, data in chunks)
         except RedisError as error:
             log.info("cannot send live output: %s", error)
             line.muted = True

@@ -670,13 +670,52 @@ def test_logs_print_a_stream_or_both(fake: Ran, run: Run) -> None:
 
 def test_logs_of_several_units_say_whose_they_are(fake: Ran, run: Run) -> None:
     artifact = fake.keeps(logs__0=b"zero\n", logs__2=b"two\n")
-    fake.units(unit(artifact=artifact), unit("running", 1), unit("dead", 2, artifact=artifact, exit=1))
+    fake.units(unit(artifact=artifact), unit("waiting", 1), unit("dead", 2, artifact=artifact, exit=1))
     assert run("logs", "j1").out == b"==> unit 0 <==\nzero\n==> unit 2 <==\ntwo\n"
     assert run("logs", "j1", "--unit", "2").out == b"two\n"
     ran = run("logs", "j1", "-f")
     assert ran.code == 2 and b"cluster logs j1 -f --unit NUMBER" in ran.err
     ran = run("logs", "j1", "--unit", "1")
-    assert ran.code == 2 and b"unit 1 is running" in ran.err and b"cluster logs j1 -f --unit 1" in ran.err
+    assert ran.code == 2 and b"unit 1 is waiting" in ran.err and b"cluster logs j1 -f --unit 1" in ran.err
+
+
+def falls_silent(*parts: str) -> Callable[[httpx.Request], httpx.Response]:
+    """Return a reply that streams these events and then nothing until the client gives up."""
+
+    def stream() -> Iterator[bytes]:
+        yield "".join(parts).encode()
+        raise httpx.ReadTimeout("silent")
+
+    return lambda request: httpx.Response(200, headers=EVENTS, content=stream())
+
+
+def test_logs_print_what_a_running_unit_has_written_so_far(fake: Ran, run: Run) -> None:
+    fake.units(unit("running"))
+    fake.on("GET", FOLLOW, falls_silent(event("stdout", 0, b"step 1\n")))
+    ran = run("logs", "j1")
+    assert (ran.code, ran.out) == (0, b"step 1\n")
+    assert ran.err == b"cluster: unit 0 is running; follow it with: cluster logs j1 -f --unit 0\n"
+    fake.on("GET", FOLLOW, falls_silent())
+    assert b"unit 0 is running and has written nothing yet" in run("logs", "j1").err
+
+
+def test_logs_of_a_unit_that_ends_meanwhile_are_complete(fake: Ran, run: Run) -> None:
+    running, done = unit("running"), unit(artifact=fake.keeps(logs__0=b"step 1\nstep 2\n"))
+    fake.on("GET", UNITS, page(running), page(running), page(running), page(done))
+    fake.live(event("stdout", 0, b"step 1\n"), END)
+    ran = run("logs", "j1")
+    assert (ran.code, ran.out, ran.err) == (0, b"step 1\nstep 2\n", b"")
+
+
+def test_logs_of_several_units_contain_the_output_of_running_ones(fake: Ran, run: Run) -> None:
+    fake.units(unit(artifact=fake.keeps(logs__0=b"zero\n")), *(unit("running", number) for number in range(1, 7)))
+    for number in range(1, 7):
+        path = FOLLOW.replace("/logs/0/", f"/logs/{number}/")
+        fake.on("GET", path, falls_silent(event("stdout", 0, b"%d\n" % number)))
+    ran = run("logs", "j1")
+    units = "".join(f"==> unit {number} <==\n{number or 'zero'}\n" for number in range(5))
+    assert ran.out.decode() == units
+    assert b"2 more units are running; print one with: cluster logs j1 --unit NUMBER" in ran.err
 
 
 def test_following_jumps_over_gaps_and_says_so(fake: Ran, run: Run) -> None:

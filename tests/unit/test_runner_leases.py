@@ -728,6 +728,17 @@ def test_a_follower_gets_what_is_there_and_then_what_comes(bench: Bench) -> None
     assert bench.files.sent == [(3, 0, [("o", b"before")]), (3, 6, [("e", b"after")])]
 
 
+def test_a_later_follower_gets_the_output_from_its_start(bench: Bench) -> None:
+    live, recorder = Live(), Recorder()
+    recorder(0, b"text")
+    line = Line("j", 3, 1, recorder, bench.files, sent=4)
+    live.add(line)
+    live.follow(["j"])
+    until(lambda: bool(bench.files.sent))
+    live.follow([])
+    assert bench.files.sent[0] == (3, 0, [("o", b"text")])
+
+
 def test_only_units_of_jobs_that_somebody_follows_are_sent(bench: Bench) -> None:
     live, recorder = Live(), Recorder()
     recorder(0, b"text")

@@ -150,6 +150,20 @@ class Unit:
         if job["state"] in TERMINAL or self._programs.unit(self._job_id, self._number)["state"] in ("done", "dead"):
             raise _JobEnded
 
+    def print_current(self) -> None:
+        """Print the output that the unit has written so far, even if it is still running."""
+        if self._is_running():
+            for piece in self._programs.current(self._job_id, self._number):
+                self._show(piece)
+        if self._is_running():
+            so_far = "" if self._shown.place else " and has written nothing yet"
+            note(f"unit {self._number} is running{so_far}; follow it with: {self._follow_command()}")
+        else:
+            self.print_remaining()
+
+    def _follow_command(self) -> str:
+        return f"cluster logs {self._job_id} -f --unit {self._number}"
+
     def print_remaining(self) -> Json:
         """Print stored output that was not printed yet. Return the unit."""
         row = self._programs.unit(self._job_id, self._number)
@@ -263,7 +277,7 @@ def ending_signals() -> Iterator[list[int]]:
 
 
 def print_log(session: Session, job_id: str, number: int, stream: str | None, *, follow: bool, raw: bool) -> None:
-    """Print the output of a unit on stdout. With `follow`, continue until the unit ends."""
+    """Print the output of a unit so far on stdout. With `follow`, continue until the unit ends."""
     visible = Visible() if sys.stdout.isatty() and not raw else None
 
     def one(each: Stream, data: bytes) -> None:
@@ -272,6 +286,6 @@ def print_log(session: Session, job_id: str, number: int, stream: str | None, *,
 
     shown = Shown(one, skips=True)
     unit = Unit(session, job_id, number, shown)
-    unit.follow() if follow else unit.print_remaining()
+    unit.follow() if follow else unit.print_current()
     if visible is not None:
         write("stdout", visible.end())

@@ -201,11 +201,13 @@ class Connection:
             timer.cancel()
 
     @contextmanager
-    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
-        """Yield the bytes of an event stream. After a minute of silence, the stream fails. Raises NothingMore on status
-        204.
+    def stream(
+        self, path: str, headers: Mapping[str, str], quiet_seconds: float = _QUIET_SECONDS
+    ) -> Iterator[Iterator[bytes]]:
+        """Yield the bytes of an event stream. After `quiet_seconds` of silence, the stream fails. Raises NothingMore on
+        status 204.
         """
-        timeout = httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
+        timeout = httpx.Timeout(self.timeout, read=quiet_seconds)
         request: dict[str, Any] = {"headers": {"Accept-Encoding": "identity", **headers}, "timeout": timeout}
         with ExitStack() as opening:
             with self._watched(0.0, _QUIET_SECONDS - NOTICE_SECONDS):

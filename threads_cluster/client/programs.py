@@ -15,6 +15,7 @@ import json
 import re
 import socket
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -57,6 +58,8 @@ ENDED = frozenset({"done", "dead"})
 _ATTEMPTS = 3
 #: Maximum size in bytes of a list of stderr ranges.
 _LARGEST_STREAMS = 16 << 20
+#: Seconds within which a runner starts to send the output of a unit, and bytes of old output that it then sends.
+SETTLE_SECONDS, _OLD_BYTES = 2.5, 64 << 10
 #: First and longest interval in seconds between requests for unfinished units.
 _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
 #: Exit codes of a program that timed out, and of a program that the cluster failed to run.
@@ -346,6 +349,32 @@ class Programs:
                 return
             except (httpx.TransportError, ApiError) as error:
                 self._connection.endure(error, enduring)
+
+    def current(self, job_id: str, unit: int) -> Iterator[Piece]:
+        """Yield the output that a running unit has written so far.
+
+        The server does not report how much a running unit has written. A runner sends old output as fast as it can, so
+        this ends when little has arrived for SETTLE_SECONDS.
+        """
+        reader, began, received = Reader(), time.monotonic(), 0
+        path = f"/api/jobs/{quoted(job_id)}/logs/{unit}/follow"
+        headers = {"Accept": "text/event-stream"}
+        with (
+            suppress(httpx.ReadTimeout, NothingMore),
+            self._connection.stream(path, headers, SETTLE_SECONDS) as chunks,
+        ):
+            for message in reader.messages(chunks):
+                event = self._log_event(message)
+                if "state" in event:
+                    return
+                if "data" in event:
+                    piece = self._piece(event)
+                    yield piece
+                    received += len(piece.data)
+                if time.monotonic() - began > SETTLE_SECONDS:
+                    if received < _OLD_BYTES:
+                        return
+                    began, received = time.monotonic(), 0
 
     def _log_event(self, message: str) -> Json:
         event: Json = answers.checked(answers.Anything, bodies.parse(message), self._cluster.url)

@@ -94,6 +94,8 @@ Exit codes: the exit code of the shell or CMD, 128+n if signal n killed it, and
   0    you left the shell with ~.
   125  the shell could not start, or the cluster ended it, for example because the program exited
 """
+#: Maximum number of running units whose output `cluster logs` prints, because each takes seconds.
+_LIVE = 4
 #: Maximum number of failed calls that `cluster map` reports one by one.
 _NAMED = 5
 
@@ -283,7 +285,9 @@ def submit(
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Submitting again with the same key returns the same job.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job ends, and print its result.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job ends, and print a summary of its result.")
+    ] = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -431,7 +435,7 @@ def logs(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not escape control characters on a terminal.")] = False,
 ) -> None:
-    """Print the output of a program.
+    """Print the output that a program has written so far.
 
     Of long output, the cluster stores the first 1 MiB and the last 8 MiB.
     """
@@ -462,20 +466,23 @@ def logs(
 def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:
     from threads_cluster.cli import running
 
-    none = True
+    none, live = True, 0
     for row in session.cluster.programs.units(job_id):
-        if row.get("artifact"):
+        live += row["state"] == "running"
+        if row.get("artifact") or (row["state"] == "running" and live <= _LIVE):
             none = False
             show.line(f"==> unit {row['unit']} <==")
             running.print_log(session, job_id, row["unit"], stream, follow=False, raw=raw)
+    if live > _LIVE:
+        show.say(f"{live - _LIVE} more units are running; print one with: cluster logs {job_id} --unit NUMBER")
     if none:
-        show.say(f"no finished unit of {job_id} has output; show their states with: cluster units {job_id}")
+        show.say(f"no unit of {job_id} has output; show their states with: cluster units {job_id}")
 
 
 def _require_log(session: Session, job_id: str, unit: int) -> None:
-    """Report why a unit has no output. Raise BadArgument if the unit has not finished."""
+    """Report why a unit has no output. Raise BadArgument if the unit is not running and has not finished."""
     row = session.cluster.programs.unit(job_id, unit)
-    if row.get("artifact"):
+    if row.get("artifact") or row["state"] == "running":
         return
     if row["state"] in ("done", "dead"):
         ended = "" if row["state"] == "done" else f" and failed: {row.get('error') or 'it did not run'}"
