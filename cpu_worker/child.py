@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -27,31 +27,56 @@ STOP, UPTO = 0, 1
 _ORPHAN_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class WarmUpResult:
-    """Result of a warm-up, keyed by kind."""
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """First message of a child, which can now answer requests."""
 
-    #: Seconds until each kind was ready, including the check of its known answers.
-    seconds: dict[str, float] = field(default_factory=dict)
-    #: Reasons why kernels must not be used, keyed by kind.
-    wrong: dict[str, str] = field(default_factory=dict)
-    #: Names of the folders of unused compiled code that the warm-up removed.
-    removed: list[str] = field(default_factory=list)
-    #: Reasons why compiled code is not stored for the next start, keyed by kind.
-    unkept: dict[str, str] = field(default_factory=dict)
+    #: Names of the folders of compiled code that the child removed because nothing had used them for a month.
+    removed: tuple[str, ...] = ()
 
 
-def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] = ()) -> None:
-    """Warm up the kernels, report which are ready, then answer requests until the pipe closes.
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """Options for loading a kernel."""
 
-    `shared` is the array indexed by STOP and UPTO. `recompile` names the kinds whose stored code is wrong.
+    #: Whether the child may compile the kernel, which can take a minute.
+    may_compile: bool = False
+    #: Whether the child may wait while another process is compiling the kernel.
+    may_wait: bool = True
+    #: Whether the child must compile the kernel even if the cache contains it.
+    recompile: bool = False
+    #: Number of earlier compilations of the kernel by this worker.
+    compilations: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """Result of loading or compiling the kernel of one kind."""
+
+    #: Seconds until the kernel was ready, including the known-answer check.
+    seconds: float = 0.0
+    #: Reason why the kernel must not be used, or empty.
+    wrong: str = ""
+    #: Reason why compiled code is not stored for other processes, or empty.
+    unkept: str = ""
+
+
+def main(pipe: Connection, shared: Any, parent: int) -> None:
+    """Report that the child has started, then answer requests until the pipe closes.
+
+    `shared` is the array indexed by STOP and UPTO.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-    answers: dict[str, Callable[..., Any]] = {"lease": compute_lease, "small": compute_small, "derive": _derive}
+    answers: dict[str, Callable[..., Any]] = {
+        "load": load,
+        "lease": compute_lease,
+        "small": compute_small,
+        "derive": _derive,
+    }
     try:
-        pipe.send(warm(recompile))
+        pipe.send(Started(removed=remove_unused()))
         while True:
             what, *arguments = pipe.recv()
             pipe.send(answers[what](shared, *arguments))
@@ -59,35 +84,41 @@ def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] 
         return
 
 
-def warm(recompile: Collection[str] = ()) -> WarmUpResult:
-    """Compile every kernel or load it from the cache, check its known answers, and remove unused compiled code.
+def remove_unused() -> tuple[str, ...]:
+    """Remove compiled code that nothing has used for a month, except the code of this version. Return the names."""
+    code_sets.configure_numba()
+    for kind in registry.kinds_for_device(Device.CPU):
+        compiled_code.use_folder(compiled_code.folder(kind))
+    return tuple(compiled_code.remove_unused())
 
-    A kind that another process is compiling is loaded last, so that several processes compile different kinds at the
-    same time. Kinds in `recompile` are compiled even if the cache has them.
+
+def load(shared: Any, kind: str, how: Load) -> Loaded | None:
+    """Load the kernel of a kind from the cache, or compile it, and check its known answers.
+
+    Return None if `how` does not allow to compile it, or to wait for another process that is compiling it.
     """
-    warmed = WarmUpResult()
-    for wait in (False, True):
-        for kind in registry.kinds_for_device(Device.CPU):
-            if kind not in warmed.seconds:
-                with code_sets.compile_once(kind, wait=wait, recompile=kind in recompile) as may_load:
-                    if may_load:
-                        _warm(kind, warmed)
-    warmed.removed.extend(compiled_code.remove_unused())
-    warmed.unkept.update(code_sets.unsaved_kinds())
-    return warmed
-
-
-def _warm(kind: str, warmed: WarmUpResult) -> None:
+    if not how.may_compile and not code_sets.is_published(kind):
+        return None
     started = time.perf_counter()
+    with code_sets.compile_once(kind, wait=how.may_wait, recompile=how.recompile) as may_load:
+        if not may_load:
+            return None
+        wrong = _find_error(kind)
+    unkept = code_sets.unsaved_kinds().get(kind, "")
+    return Loaded(seconds=round(time.perf_counter() - started, 3), wrong=wrong, unkept=unkept)
+
+
+def _find_error(kind: str) -> str:
+    """Compile or load a kernel, check its known answers, and return why it must not be used, or an empty string."""
     try:
         registry.kernel(kind, Device.CPU).warm()
         known_answers.check(kind, Device.CPU)
     except known_answers.WrongAnswer as error:
-        warmed.wrong[kind] = str(error)
+        return str(error)
     except Exception as error:  # any error disables only this kind; the worker still computes the others
         traceback.print_exc()
-        warmed.wrong[kind] = f"{type(error).__name__}: {error}"
-    warmed.seconds[kind] = round(time.perf_counter() - started, 3)
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _die_with(parent: int) -> None:

@@ -10,15 +10,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, Protocol
 
 from cpu_worker import child
-from cpu_worker.child import WarmUpResult
+from cpu_worker.child import Load, Loaded, Started
 from jobs import errors
-from jobs.kinds import registry
-from jobs.models import Device, Spec
+from jobs.models import Spec
 from jobs.partial_reader import GatheredPartials
 from jobs.store.work.slots import JobFacts
 from jobs.worker.execution import Computed, Derived, SmallJobResult
@@ -38,25 +38,49 @@ DERIVE_SECONDS = 300.0
 CRASHES = (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
 #: Timeout in seconds for a child to exit after its pipe has closed.
 END_SECONDS = 10.0
+#: Timeout in seconds for a new child to answer. It imports numba first, which takes long on a loaded machine.
+START_SECONDS = 120.0
+#: Number of consecutive children that may exit before they have started; then the worker exits.
+MAX_FAILED_STARTS = 3
 #: Interval in seconds at which the parent checks a task's stop flag.
 POLL_SECONDS = 0.05
 
 spawn_context = multiprocessing.get_context("spawn")
 
 
+class KernelStates(Protocol):
+    """Kernels that lanes must load, and what becomes of those that a lane cannot load. Thread-safe."""
+
+    def loadable(self, loaded: AbstractSet[str]) -> list[str]:
+        """Return the kinds that a lane with these kernels must load before it gets more work."""
+
+    def load_options(self, kind: str) -> Load: ...
+
+    def report_loaded(self, kind: str, loaded: Loaded) -> None: ...
+
+    def report_missing(self, kind: str) -> None:
+        """Report that the cache has no compiled code of a kind."""
+
+    def report_wrong(self, kind: str, how: Load, why: str) -> None:
+        """Report that a loaded kernel returns wrong results, raises an error or crashes its process."""
+
+    def report_failed_start(self, why: str) -> None:
+        """Report that no child of a lane can start."""
+
+
 class ChildLane:
     """Lane of a CPU worker, which computes in a spawned child process.
 
-    The lane accepts no work of the kinds in `refused`. It calls `retire` if a restarted child must refuse another kind:
-    the other lanes may be affected too, and only a restart of the worker checks them.
+    The child loads compiled kernels while the lane is idle. It never compiles one during a lease.
     """
 
-    def __init__(
-        self, name: str, refused: Mapping[str, str] | None = None, retire: Callable[[str], None] = lambda why: None
-    ) -> None:
+    def __init__(self, name: str, kernels: KernelStates) -> None:
         self.name = name
         self.restarts = -1
-        self._refused, self._retire = refused if refused is not None else {}, retire
+        #: Kinds whose kernels the child has loaded.
+        self.loaded: set[str] = set()
+        self._kernels = kernels
+        self._failed_starts = 0
         self._closed = False
         self._replacing = threading.Lock()
         self._start()
@@ -67,7 +91,10 @@ class ChildLane:
 
     @property
     def ready(self) -> bool:
-        """Whether the child is alive, has compiled its kernels, and is idle."""
+        """Whether the child is alive and idle, and has loaded every compiled kernel."""
+        return self._is_free() and not self._kernels.loadable(self.loaded)
+
+    def _is_free(self) -> bool:
         return self._free and self.child_process.is_alive()
 
     @property
@@ -75,62 +102,66 @@ class ChildLane:
         """Index of the small job that the child is computing, or was computing when it died."""
         return int(self._shared[child.UPTO])
 
-    def _start(self, recompile: Collection[str] = ()) -> None:
+    def _start(self) -> None:
         """Start a child process.
 
         If this raises OSError, the lane keeps the handle of the old process, which has exited.
         """
-        #: Whether the child has compiled its kernels and is idle.
+        #: Whether the child has started and is idle.
         self._free = False
-        #: Monotonic time in seconds until which a child that did not stop in time can still answer.
+        #: Monotonic time in seconds until which a child that is starting, or that did not stop in time, can answer.
         self._late_until = 0.0
+        self.loaded = set()
         ours, theirs = spawn_context.Pipe()
         shared = spawn_context.RawArray("q", 2)
-        arguments = (theirs, shared, os.getpid(), tuple(recompile))
+        arguments = (theirs, shared, os.getpid())
         process = spawn_context.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
         with theirs:
             process.start()
         self._pipe, self._shared, self.child_process = ours, shared, process
+        self._late_until = time.monotonic() + START_SECONDS
         self.restarts += 1
 
-    def warm_up(self) -> WarmUpResult:
-        """Wait until the child's kernels are compiled and checked. Raises LaneDied if the child exits first."""
-        warmed: WarmUpResult = self._receive()
-        self._free = True
-        return warmed
+    def repair(self) -> None:
+        """Make the lane ready: wait for a starting or late child, or replace it, then load kernels. Raises LaneDied."""
+        if not self._has_answered():
+            self.replace()
+            self._check_start()
+        for kind in self._kernels.loadable(self.loaded):
+            self._load(kind)
 
-    def first_warm_up(self) -> WarmUpResult:
-        """Wait for the first warm-up. If loaded code crashes the child, report all kernels as wrong."""
+    def _check_start(self) -> None:
+        if self._has_answered():
+            self._failed_starts = 0
+            return
+        why = f"lane {self.name}: its process does not start; see the lines above in this log"
+        self._failed_starts += 1
+        if self._failed_starts >= MAX_FAILED_STARTS:
+            self._kernels.report_failed_start(why)
+        raise LaneDied(why, touched=False)
+
+    def _load(self, kind: str) -> None:
+        loaded = self.load(kind, how := self._kernels.load_options(kind))
+        if loaded is None:
+            self._kernels.report_missing(kind)
+        elif loaded.wrong:
+            self._free = False  # replace the child, because it cannot load the same kernel twice
+            self._kernels.report_wrong(kind, how, loaded.wrong)
+            raise LaneDied(f"lane {self.name}: wrong kernel: {kind}", touched=False)
+        else:
+            self.loaded.add(kind)
+            self._kernels.report_loaded(kind, loaded)
+
+    def load(self, kind: str, how: Load) -> Loaded | None:
+        """Have the child load or compile a kernel. Raises LaneDied, after a report if the kernel crashed the child."""
         try:
-            return self.warm_up()
+            loaded: Loaded | None = self._ask(("load", kind, how))
+            return loaded
         except LaneDied as died:
             self.child_process.join(END_SECONDS)
-            if -(self.child_process.exitcode or 0) not in CRASHES:
-                raise
-            return WarmUpResult(wrong=dict.fromkeys(registry.kinds_for_device(Device.CPU), str(died)))
-
-    def repair(self) -> None:
-        """Make the lane ready again: wait for a late child, or replace it. Raises LaneDied."""
-        if not self._has_come_late():
-            self.replace()
-            if wrong := self._unknown(self.first_warm_up()):
-                log.warning(
-                    "compiled code returned wrong answers; compiling it again",
-                    extra={"lane": self.name, "wrong": wrong},
-                )
-                self.replace(wrong)
-                self._refuse(self._unknown(self.warm_up()))
-
-    def _unknown(self, warmed: WarmUpResult) -> dict[str, str]:
-        """Return the newly found wrong kernels, mapped to the reason, without kinds that the worker already refuses."""
-        return {kind: why for kind, why in warmed.wrong.items() if kind not in self._refused}
-
-    def _refuse(self, wrong: Mapping[str, str]) -> None:
-        for kind, why in wrong.items():
-            self._free = False
-            self._retire(f"the kernel of {kind} is still wrong after recompilation: {why}")
-        if wrong:
-            raise LaneDied(f"lane {self.name}: wrong kernels: {', '.join(sorted(wrong))}", touched=False)
+            if -(self.child_process.exitcode or 0) in CRASHES:
+                self._kernels.report_wrong(kind, how, str(died))
+            raise
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
@@ -157,8 +188,8 @@ class ChildLane:
         return answer
 
     def _check_fit(self, several: Sequence[JobFacts]) -> None:
-        if unfit := self._refused.keys() & {facts.kind for facts in several}:
-            raise LaneDied(f"lane {self.name}: the worker refuses {', '.join(sorted(unfit))}", touched=False)
+        if unfit := {facts.kind for facts in several} - self.loaded:
+            raise LaneDied(f"lane {self.name} has no kernel of {', '.join(sorted(unfit))}", touched=False)
 
     def _ask(
         self,
@@ -168,7 +199,7 @@ class ChildLane:
         patience: float = math.inf,
         dropped: Callable[[], bool] = lambda: False,
     ) -> Any:
-        if not self.ready:
+        if not self._is_free():
             raise LaneDied(f"lane {self.name}: its process exited while idle", touched=False)
         self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
         self._free = False
@@ -180,26 +211,24 @@ class ChildLane:
         self._free = True
         return answer
 
-    def _has_come_late(self) -> bool:
-        """Wait for the answer of a cancelled task, so that the child can be reused.
-
-        Return False if the answer does not arrive in time.
-        """
+    def _has_answered(self) -> bool:
+        """Return True if the child can get work. Wait for a child that is starting, or finishing a cancelled task."""
         patience = self._late_until - time.monotonic()
-        if patience <= 0 or not wait([self._pipe, self.child_process.sentinel], timeout=patience):
-            return False
-        with contextlib.suppress(LaneDied):
-            self._read()
-            self._free = True
-        return self.ready
+        if not self._free and patience > 0 and wait([self._pipe, self.child_process.sentinel], timeout=patience):
+            with contextlib.suppress(LaneDied):
+                answer = self._read()
+                self._free, self._late_until = True, 0.0
+                if isinstance(answer, Started) and answer.removed:
+                    log.info("removed compiled code that was unused for a month", extra={"folders": answer.removed})
+        return self._is_free()
 
-    def replace(self, recompile: Collection[str] = ()) -> None:
-        """Kill the child and start a new one, which recompiles the kinds in `recompile`."""
+    def replace(self) -> None:
+        """Kill the child and start a new one."""
         with self._replacing:
             if self._closed:
                 raise LaneDied(f"lane {self.name}: the worker is stopping")
             self._end()
-            self._start(recompile)
+            self._start()
 
     def _receive(
         self, task: Task | None = None, patience: float = math.inf, dropped: Callable[[], bool] = lambda: False

@@ -121,6 +121,7 @@ class WorkerProcess:
             Device.GPU,
             LANES,
             self._heartbeat_fields,
+            compiled=selftest.kinds(),
             sampled=Sampled(module="gpu_worker.sampler", gpus=self._claimed_gpu),
         )
         #: Whether this process yields the GPU to a waiting program.
@@ -184,13 +185,37 @@ class WorkerProcess:
         assert gpu is not None
         log.info("claimed a GPU", extra={"gpu": gpu.uuid, "index": gpu.index, "name_": gpu.name})
         if not self._health.look(gpu):  # creating a CUDA context on a faulty GPU can hang
-            opened = open_device(self._settings, self._machine, gpu.uuid)
-            log.info("self-test passed", extra={"seconds": opened})
-            if unkept := code_sets.unsaved_kinds():
-                log.warning("cannot store compiled code; the next start compiles it again", extra={"unkept": unkept})
+            open_device(self._settings, self._machine, gpu.uuid)
+            threading.Thread(target=self._prepare_kernels, args=(gpu.uuid,), name="kernels", daemon=True).start()
         self._sharing = GpuSharing()
         most, known = self._settings.gpu_batch_size, self._health.why
         return [StreamLane(str(number), most, self._retire, self._check_health, known) for number in range(LANES)]
+
+    def _prepare_kernels(self, uuid: str) -> None:
+        """Compile and test the kernel of each kind, and offer it. If the GPU fails a self-test, retire the worker."""
+        worker, seconds = self._worker, dict[str, float]()
+        while worker.compiling and not self._ended.is_set():
+            worker.read_waiting_kinds()
+            kind = worker.waiting_first(worker.compiling)[0]
+            try:
+                seconds[kind] = selftest.run(kind)
+            except selftest.SelfTestFailed as error:
+                self._retire(f"the GPU {uuid} failed its self-test and gets no work: {error}")
+                return
+            except gpu.DeviceLost as error:
+                self._retire(f"the GPU {uuid} cannot be used: {error}")
+                return
+            except Exception as error:  # any error of the CUDA compiler excludes only this kind
+                log.exception("cannot compile a kernel", extra={"kind": kind})
+                worker.refuse(kind, f"{type(error).__name__}: {error}")
+            else:
+                worker.offer(kind)
+        if not seconds and not self._ended.is_set():
+            self._retire(f"the GPU {uuid} cannot be used: no kernel could be compiled: {worker.refused}")
+            return
+        log.info("self-test passed", extra={"seconds": seconds})
+        if unkept := code_sets.unsaved_kinds():
+            log.warning("cannot store compiled code; the next start compiles it again", extra={"unkept": unkept})
 
     def _check_health(self) -> str:
         return self._health.look(self._claim.gpu)
@@ -230,15 +255,12 @@ class WorkerProcess:
             watch(self._worker.server, self._exit_hung, self._ended)
 
 
-def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:
-    """Open the GPU, run the self-test on it, and return its seconds by kind. Raises CannotStart."""
+def open_device(settings: Settings, machine: Machine, uuid: str) -> None:
+    """Open the GPU. Raises CannotStart."""
     hide_other_gpus(uuid)
     try:
         gpu.set_device(machine.open(uuid, settings.gpu_memory_limit * 2**20))
-        return selftest.run()
-    except selftest.SelfTestFailed as error:
-        raise CannotStart(f"the GPU {uuid} failed its self-test and gets no work: {error}") from error
-    except Exception as error:  # any error of CuPy or the CUDA compiler means that this worker must not take work
+    except Exception as error:  # any error of CuPy means that this worker must not take work
         raise CannotStart(f"the GPU {uuid} cannot be used: {type(error).__name__}: {error}") from error
 
 

@@ -82,6 +82,8 @@ def _public_fields(row: Mapping[str, str]) -> dict[str, Any]:
     if (offset := _clock_offset(row)) is not None:
         known["clock_offset_seconds"] = offset
     known.update({name: row[name] for name in _TEXTS if row.get(name)})
+    if row.get("compiling"):
+        known["compiling"] = row["compiling"].split(",")
     if "labels" in row:
         known["labels"] = list(split_labels(row["labels"]))
     if row.get("reserved"):

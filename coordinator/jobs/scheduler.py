@@ -55,6 +55,8 @@ class Fleet:
     beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of the kinds that live workers compute, one mapping per worker, by device; empty if unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
+    #: Device of each live worker that is compiling kernels, and the kinds of these kernels, by worker name.
+    compiling: Mapping[str, tuple[Device, frozenset[str]]] = field(default_factory=dict)
     #: Host labels that tenants require, by tenant; and the part of the fleet with these labels.
     required: Mapping[str, frozenset[str]] = field(default_factory=dict)
     labelled: Mapping[frozenset[str], Fleet] = field(default_factory=dict)
@@ -247,6 +249,8 @@ def waiting_because(
     if estimate_wait(queue, fleet) is None:
         return explain_unserved(queue, fleet)
     if able := _lacks_version(queue, kind, version, fleet):
+        if why := _explain_compilation(queue, kind, fleet):
+            return why
         return f"{_explain_versions(kind, version, able)}; the job continues when a worker with that version is alive"
     if place.before is None:
         return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
@@ -432,6 +436,16 @@ def _explain_leased_out(
         return "failed units wait for their next attempt" if retries else "its last leases are being computed"
     able = f"runner with {_join_words(needed)}" if needed else f"worker with {kind}"
     return f"every {able} is busy{_advise_capacity(queue, kind, needed)}"
+
+
+def _explain_compilation(queue: str, kind: str, fleet: Fleet) -> str | None:
+    """Return a reason if a worker is compiling the kernel of a job that no worker can compute yet."""
+    for name, (device, kinds) in sorted(fleet.compiling.items()):
+        if device in devices_of(queue) and kind in kinds:
+            return (
+                f"{name} is compiling the kernel of {kind}, which takes up to a few minutes; the job starts after that"
+            )
+    return None
 
 
 def _explain_versions(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:

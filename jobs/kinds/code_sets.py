@@ -133,6 +133,12 @@ def compile_once(
     used.publish()
 
 
+def is_published(kind: str, device: Device = Device.CPU) -> bool:
+    """Return True if a process can load the kernel of a kind without compiling it. Use the found code set."""
+    configure_numba()
+    return _load(kind, device) is not None
+
+
 def _load(kind: str, device: Device) -> CodeSet | None:
     """Use the published code set of a kind in this process, and return it, or None if there is no published set."""
     found = _find_published(kind, device)

@@ -122,7 +122,7 @@ class Kernel(Protocol):
 
     @staticmethod
     def warm() -> None:
-        """Compile all functions of the kernel; a worker reports that it is ready only afterwards."""
+        """Compile all functions of the kernel. Workers call it in the background, before they take jobs of the kind."""
 
     @staticmethod
     def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:

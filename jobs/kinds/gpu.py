@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -70,7 +69,7 @@ _devices: list[Device] = []
 def set_device(device: Device | None) -> None:
     """Set the GPU of this process; None if the process has no GPU."""
     _devices[:] = [] if device is None else [device]
-    _launchers.cache_clear()
+    _launchers.clear()
 
 
 def current_device() -> Device:
@@ -105,17 +104,19 @@ def _inline_includes(path: Path) -> str:
 
 
 _compiling = threading.Lock()
-
-
-@lru_cache
-def _launchers(source: Source) -> Callable[..., None]:
-    return current_device().compiled(source.text())
+_launchers: dict[Source, Callable[..., None]] = {}
 
 
 def kernels(source: Source) -> Callable[..., None]:
-    """Return the function that launches the CUDA kernels of a source on this process's GPU."""
-    with _compiling:
-        return _launchers(source)
+    """Return the function that launches the CUDA kernels of a source on this process's GPU.
+
+    Compiled kernels are available while another thread is compiling other kernels.
+    """
+    if source not in _launchers:
+        with _compiling:
+            if source not in _launchers:
+                _launchers[source] = current_device().compiled(source.text())
+    return _launchers[source]
 
 
 class Batch:

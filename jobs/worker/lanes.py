@@ -188,6 +188,12 @@ class LanePool:
             self.repairing.append(lane)
         return bool(self.idle)
 
+    def repair_idle(self) -> None:
+        """Start the repair of idle lanes that are not ready."""
+        with self._changed:
+            if not self.stopping:
+                self._any_ready()
+
     def repair(self, lane: Lane) -> None:
         """Repair a lane until it is ready or the worker stops, then return it to the idle lanes."""
         while not (self.stopping or lane.ready):

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,7 +45,8 @@ class StoppedBeforeReady(BaseException):
 class Worker:
     """A worker process with its name, its device and its record for heartbeats.
 
-    `more` returns the device's fields of the record. `kinds` are the kinds that the lanes compute, by default all.
+    `more` returns the device's fields of the record. `kinds` are the kinds that the lanes compute, by default all. The
+    worker offers those in `compiled` only after a call of `offer`, because their kernels must be compiled first.
     `asked` receives the reply to each heartbeat. `sampled` describes what a profile records here in addition to the
     host.
     """
@@ -58,13 +59,22 @@ class Worker:
         more: Callable[[], Row] = dict,
         *,
         kinds: Mapping[str, int] | None = None,
+        compiled: Collection[str] = (),
         room: Room | None = None,
         shutdown_seconds: float = SHUTDOWN_SECONDS,
         asked: Callable[[Heard], None] = lambda heard: None,
         sampled: Sampled | None = None,
     ) -> None:
         self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
-        self.kinds = registry.versions() if kinds is None else kinds
+        self._versions = registry.versions() if kinds is None else kinds
+        self._changing_kinds = threading.Lock()
+        #: Model version of each kind that the worker computes now.
+        self.kinds: Mapping[str, int] = {k: version for k, version in self._versions.items() if k not in compiled}
+        #: Kinds that the worker will compute once their kernels are compiled and loaded.
+        self.compiling = tuple(kind for kind in self._versions if kind in compiled)
+        self._reports_kernels = bool(self.compiling)
+        self._waiting_kinds: Collection[str] = ()
+        self.link: Link | None = None
         self.room, self.shutdown_seconds, self.asked = room, shutdown_seconds, asked
         self.sampled = sampled or Sampled()
         self.name = ""
@@ -79,11 +89,43 @@ class Worker:
         #: Kinds that the worker should compute but cannot, mapped to the reason.
         self.refused: dict[str, str] = {}
 
+    def offer(self, kind: str) -> None:
+        """Take work of a kind from now on, because its kernel is compiled and loaded."""
+        with self._changing_kinds:
+            if kind not in self.compiling:
+                return
+            self._change_kinds(kind, {**self.kinds, kind: self._versions[kind]})
+        if self.link:
+            self.link.repeat_request()
+
     def refuse(self, kind: str, why: str) -> None:
-        """Exclude a kind from the worker's work. Must be called before the lanes are ready."""
+        """Take no more work of a kind, and report the reason."""
         log.error("this worker does not compute jobs of kind %s: %s", kind, why)
-        self.refused[kind] = why
-        self.kinds = {name: version for name, version in self.kinds.items() if name != kind}
+        with self._changing_kinds:
+            self.refused = {**self.refused, kind: why}
+            self._change_kinds(kind, {name: version for name, version in self.kinds.items() if name != kind})
+
+    def _change_kinds(self, ready: str, kinds: Mapping[str, int]) -> None:
+        self.kinds = kinds
+        self.compiling = tuple(kind for kind in self.compiling if kind != ready)
+        if self.server:
+            self.server.kinds = kinds
+
+    def read_waiting_kinds(self) -> Collection[str]:
+        """Return the kinds of waiting jobs that no worker computes yet. If the store fails, return the last answer."""
+        if self.link:
+            with contextlib.suppress(RedisError):
+                self._waiting_kinds = self.link.store.slots.unsupported()
+        return self._waiting_kinds
+
+    def waiting_first(self, kinds: Collection[str]) -> list[str]:
+        """Sort kinds whose kernels must be compiled or loaded. Kinds of waiting jobs come first."""
+        return sorted(kinds, key=lambda kind: (kind not in self._waiting_kinds, kind))
+
+    def repair_lanes(self) -> None:
+        """Have idle lanes load new kernels, and replace dead lanes."""
+        if self.server:
+            self.server.pool.repair_idle()
 
     def retire(self, why: str) -> None:
         """Stop the worker because its device failed. Can be called from any thread."""
@@ -114,6 +156,7 @@ class Worker:
             "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}),
             **({"refused": self._refusals()} if self.refused else {}),
+            **({"compiling": ",".join(self.compiling)} if self._reports_kernels else {}),
             **self.host.figures(),
             **self.more(),
             **self.host.clock.told(),  # Must be last: the time is read just before sending
@@ -129,7 +172,7 @@ class Worker:
 
         `start` creates the lanes and prepares them for work; `close` shuts them down.
         """
-        self.name, self.born = link.worker, links.wait_for_identity(link.store)
+        self.name, self.born, self.link = link.worker, links.wait_for_identity(link.store), link
         with links.on_signals(self._stop):
             try:
                 self.server = self._start(link.store, start, meter)
@@ -139,7 +182,7 @@ class Worker:
             return self._run(self.server, link, close)
 
     def _stop(self) -> None:
-        """Stop the worker after a signal, even during startup, because compiling kernels can take minutes."""
+        """Stop the worker after a signal, even during startup, which can wait for a GPU."""
         if self.server:
             self.server.stop()
         elif not self._is_dismissed:
@@ -149,7 +192,11 @@ class Worker:
     def _start(self, store: LeaseStore, start: Callable[[], Sequence[Lane]], meter: Meter | None) -> Server:
         with self._starting(store):
             lanes = start()
-        return Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
+        server = Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
+        with self._changing_kinds:  # a kernel may have been compiled meanwhile
+            server.kinds = self.kinds
+            self.server = server
+        return server
 
     def _end_unready(self, store: LeaseStore, error: CannotStart | StoppedBeforeReady) -> int:
         """Report that the worker leaves, so that the cluster does not report it as lost. Return the exit code."""
@@ -209,6 +256,7 @@ class Worker:
         profiler.start()
         stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})
+        self.repair_lanes()
         try:
             link.listen(server)
         finally:

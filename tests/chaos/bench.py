@@ -124,7 +124,8 @@ class Bench(Live):
 
     def ready(self, worker: str) -> bool:
         """Return True if the log of a worker says since its start that its lanes are warm. Redis may be down."""
-        return b'"message": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
+        said = "ready" if worker.startswith("runner") else "kernels ready"
+        return f'"message": "{said}"'.encode() in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
 
     def remote(self, name: str) -> dict[str, str]:
         """Return the settings of a worker without access to Redis. The worker keeps its token when it is restarted."""

@@ -48,7 +48,7 @@ def kill(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(kill)
-child.warm()
+child.load(None, "thread", child.Load(may_compile=True))
 definition = registry.definition("thread")
 plan = definition.plan(definition.parameters.model_validate_json(sys.argv[1]))
 print(json.dumps(registry.kernel("thread", Device.CPU).run(plan.spec, 0, plan.total, lambda _: True)[1]))

@@ -176,7 +176,7 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
         raise CannotStart("no lanes")
 
     settings = Settings(worker_id="w")
-    link = links.RedisLink(settings, bench.store)
+    link = links.RedisLink(settings, bench.store, Device.CPU)
     assert lifecycle.Worker(settings, Device.CPU, 1).run(link, start, lambda: None) == 1
     seconds, _ = bench.client.time()
     assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000

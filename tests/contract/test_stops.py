@@ -151,7 +151,7 @@ def test_the_way_to_redis_hears(store: Store, redis_url: str) -> None:
     from jobs.settings import Settings
 
     heard: queue.Queue[None] = queue.Queue()
-    link = links.RedisLink(Settings(redis_url=redis_url, worker_id="a"), store)
+    link = links.RedisLink(Settings(redis_url=redis_url, worker_id="a"), store, Device.CPU)
     ended = threading.Event()
     link.listen_for_stops(lambda: heard.put(None), ended.is_set)
     heard.get(timeout=30)

@@ -42,7 +42,7 @@ def computed(kernel: Any, job: dict[str, Any]) -> Any:
 
 
 def test_it_knows_what_a_worker_must_know() -> None:
-    assert "collatz" in selftest.run()
+    assert selftest.run("collatz") > 0
 
 
 @pytest.mark.parametrize("number", range(12))

@@ -141,7 +141,7 @@ class Live:
         return self
 
     def wait_ready(self, workers: int) -> None:
-        """Wait until this many workers are ready, as long as the cluster's processes are at work.
+        """Wait until this many workers are ready and have all their kernels, as long as the processes are at work.
 
         Kernels are compiled first where nobody has yet, which takes a loaded machine minutes. AssertionError when a
         worker ended, or after PATIENCE_SECONDS without progress.
@@ -162,7 +162,9 @@ class Live:
         if answer.status_code in (401, 403):  # it will never be another answer
             raise PermissionError(answer.text)
         assert answer.status_code == 200, answer.text
-        return int(answer.json()["workers"]["ready"])
+        ready = int(answer.json()["workers"]["ready"])
+        workers = fetch.get(f"{self.url()}/api/workers", headers=self.headers(), timeout=60).json()["workers"]
+        return ready - sum(bool(worker.get("compiling")) and worker["live"] for worker in workers)
 
     def _progress(self) -> tuple[float, int]:
         """Return the CPU seconds of the cluster's processes and the number of compiled files."""

@@ -518,6 +518,11 @@ def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     refuses = complete(fleet.Worker, id="odd", live=True, refused="thread: units 0..9 of {}: wrong cells")
     fake.on("GET", "/api/workers", {"workers": [node, refuses, refuses | {"id": "gone", "live": False}]})
     assert run("workers").out.splitlines()[4:] == ["odd does not compute thread: units 0..9 of {}: wrong cells"]
+    compiles = complete(fleet.Worker, id="new", live=True, compiling=["collatz", "thread"])
+    fake.on("GET", "/api/workers", {"workers": [compiles, compiles | {"id": "gone", "live": False}]})
+    assert run("workers").out.splitlines()[3:] == [
+        "new is compiling the kernels of collatz and thread; until then, it takes none of their jobs"
+    ]
     full = complete(fleet.Worker, id="runner-1", live=True, cordoned="its disk is full")
     fake.on("GET", "/api/workers", {"workers": [full, full | {"id": "gone", "live": False}]})
     assert run("workers").out.splitlines()[3:] == ["runner-1 accepts no work: its disk is full"]

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy
@@ -45,12 +46,30 @@ def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.Monke
     assert seen == [("a", 0), ("b", 1), ("c", 2)]
 
 
+class OneKernel:
+    """States of one compiled kernel, which every lane loads."""
+
+    def loadable(self, loaded: AbstractSet[str]) -> list[str]:
+        return sorted({"k"} - loaded)
+
+    def load_options(self, kind: str) -> child.Load:
+        return child.Load()
+
+    def report_loaded(self, kind: str, loaded: child.Loaded) -> None: ...
+
+    def report_missing(self, kind: str) -> None: ...
+
+    def report_wrong(self, kind: str, how: child.Load, why: str) -> None: ...
+
+    def report_failed_start(self, why: str) -> None: ...
+
+
 @pytest.fixture
 def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildLane]:
     """Return a lane whose child sleeps."""
     monkeypatch.setattr(child, "main", lane_child.main)
-    made = ChildLane("0")
-    made.warm_up()
+    made = ChildLane("0", OneKernel())
+    made.repair()
     yield made
     made.close()
 

@@ -111,3 +111,19 @@ def test_a_tenant_that_requires_labels_has_the_part_of_the_fleet_that_has_all_of
 def lonely() -> Queries:
     """Return queries whose Redis is never used."""
     return Queries(Store(connection.connect("redis://127.0.0.1:1")), Settings())
+
+
+def test_workers_that_are_compiling_kernels_are_known(any_redis_url: str) -> None:
+    store = Store(connection.connect(any_redis_url))
+    for name, compiling in (("a", "collatz,thread"), ("b", "")):
+        facts: dict[str, Any] = {
+            "device": "cpu",
+            "state": "idle",
+            "lanes": 2,
+            "kinds": "{}",
+            "compiling": compiling,
+        }
+        store.fleet.heartbeat(name, store.fleet.birth(), facts)
+    queries = Queries(store, Settings())
+    assert queries.fleet_cache.get().compiling == {"a": (Device.CPU, frozenset({"collatz", "thread"}))}
+    assert [worker.get("compiling") for worker in queries.fleet.workers()] == [["collatz", "thread"], None]

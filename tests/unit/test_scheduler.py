@@ -252,6 +252,21 @@ def test_a_job_whose_version_no_worker_has_says_so() -> None:
     assert "last leases" in reason({"collatz": 2}, device=GPU), "it does not serve the queue"
 
 
+def test_a_job_whose_kernel_is_being_compiled_says_so() -> None:
+    def reason(queue: str, **kinds: int) -> str:
+        told = Fleet(
+            lanes={CPU: 1, GPU: 1},
+            kinds={CPU: [{"thread": 1, **kinds}], GPU: [{"thread": 1}]},
+            compiling={"cpu-1": (CPU, frozenset({"collatz"}))},
+        )
+        return scheduler.waiting_because("queued", queue, QueuePosition(before=0), 0, told, "collatz", 1) or ""
+
+    for queue in ("cpu.normal", "any.normal"):
+        assert reason(queue).startswith("cpu-1 is compiling the kernel of collatz, which takes")
+    assert "compiling" not in reason("cpu.normal", collatz=1), "another worker has the kernel"
+    assert "the workers lack the kind" in reason("gpu.normal")
+
+
 @pytest.mark.parametrize(("seconds", "small"), [(0.001, True), (0.05, True), (0.051, False), (1e12, False)])
 def test_a_job_of_50_ms_is_small(seconds: float, small: bool) -> None:
     assert scheduler.is_small(plan(CPU, cpu_seconds=seconds)) is small

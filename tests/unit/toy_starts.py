@@ -172,7 +172,7 @@ def _start(
     if device == "gpu":
         for kind in kinds:
             registry.warm(kind, Device.GPU)
-    warmed = child.warm() if warms and device == "cpu" else child.WarmUpResult()
+    loaded = _load_all(kinds) if warms and device == "cpu" else {}
     kernels: Any = {kind: registry.kernel(kind, Device(device)) for kind in kinds}
     for each in types:
         count = getattr(numpy, each)(COUNT)
@@ -180,10 +180,20 @@ def _start(
     functions = [function for kernel in kernels.values() for function in (kernel.first, kernel.second)]
     return {
         "answers": answers,
-        "wrong": warmed.wrong,
-        "unkept": vars(warmed).get("unkept"),
+        "wrong": {kind: one.wrong for kind, one in loaded.items() if one.wrong},
+        "unkept": {kind: one.unkept for kind, one in loaded.items() if one.unkept},
         "hits": sum(sum(function.stats.cache_hits.values()) for function in functions),
     }
+
+
+def _load_all(kinds: list[str]) -> dict[str, child.Loaded]:
+    """Load or compile every kind. A kind that another process is compiling is loaded last."""
+    loaded: dict[str, child.Loaded] = {}
+    for may_wait in (False, True):
+        for kind in kinds:
+            if kind not in loaded and (one := child.load(None, kind, child.Load(may_compile=True, may_wait=may_wait))):
+                loaded[kind] = one
+    return loaded
 
 
 def _forked(step: dict[str, Any]) -> tuple[int, int]:

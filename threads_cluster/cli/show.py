@@ -665,13 +665,16 @@ def _clock(row: Mapping[str, Any]) -> str:
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of workers, and the workers that reject all work or some kinds of jobs."""
+    """Print a table of workers, and which of them take no work, or no work of some kinds."""
     table(several, _WORKERS)
     _refusals(several)
 
 
 def _refusals(several: Sequence[Mapping[str, Any]]) -> None:
     for worker in several:
+        if worker.get("compiling") and worker.get("live"):
+            kinds = visible(" and ".join(worker["compiling"]), 400)
+            line(f"{worker['id']} is compiling the kernels of {kinds}; until then, it takes none of their jobs")
         if worker.get("refused") and worker.get("live"):
             line(f"{worker['id']} does not compute {visible(worker['refused'], 400)}")
         if worker.get("cordoned") and worker.get("live"):

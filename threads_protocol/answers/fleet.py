@@ -124,6 +124,14 @@ class Worker(Answer):
             ),
         ]
     ]
+    compiling: NotRequired[
+        Annotated[
+            Many[str],
+            describe(
+                "Kinds whose kernels the worker is compiling or loading. Until then, it takes none of their jobs."
+            ),
+        ]
+    ]
     cpu_energy_joules_total: NotRequired[
         Annotated[float, describe("Energy of the CPU packages since the worker started, if readable.")]
     ]

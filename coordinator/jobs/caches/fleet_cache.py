@@ -73,6 +73,7 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     sound = [(name, fields) for name, fields in known if not fields.get(b"cordoned")]
     able = [(name, fields) for name, fields in sound if fields.get(b"state") != b"parked"]
     starting = [(name, fields[b"device"]) for name, fields in able if fields.get(b"state") == b"starting"]
+    compiling = [(name, fields) for name, fields in able if fields.get(b"compiling")]
     count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
     kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
     for device, has_lanes, is_idle, text, versions in unreadable_entries.readable("worker", able, _ability):
@@ -104,6 +105,7 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)),
         kinds={device: tuple(each.values()) for device, each in kinds.items()},
+        compiling=dict(unreadable_entries.readable("worker", compiling, _compiling)),
         waiting=load.waiting,
         weights=dict(unreadable_entries.readable("figure", shares, _weight)),
     )
@@ -115,6 +117,10 @@ def _device(_name: str, stored: bytes) -> Device:
 
 def _cordon(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Device, str]]:
     return name, (Device(fields[b"device"].decode()), fields[b"cordoned"].decode(errors="replace"))
+
+
+def _compiling(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Device, frozenset[str]]]:
+    return name, (Device(fields[b"device"].decode()), frozenset(fields[b"compiling"].decode().split(",")))
 
 
 def _is_resting(fields: Mapping[bytes, bytes]) -> bool:

@@ -119,6 +119,9 @@ class SlotCalls(Protocol):
     def waiting(self, listened: bounds.QueueNames) -> list[int]:
         """Return the number of pending jobs in each requested queue."""
 
+    def unsupported(self) -> list[str]:
+        """Return the kinds of waiting jobs that the workers which requested work do not compute."""
+
 
 class LeaseCalls(Protocol):
     def lease(

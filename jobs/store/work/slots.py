@@ -209,6 +209,11 @@ class Slots(Part):
             pipe.zcard(keys.pending(queue))
         return cast(list[int], pipe.execute())
 
+    def unsupported(self) -> list[str]:
+        """Return the kinds of waiting jobs, except programs, that the last worker in their queue does not compute."""
+        members = cast("set[bytes]", self._client.smembers(keys.UNSUPPORTED))
+        return sorted({member.decode().partition(":")[2].partition("|")[0] for member in members})
+
 
 def _parse_description(row: Any) -> Description | None:
     if isinstance(row, Exception) or row[0] is None or row[2] is None:

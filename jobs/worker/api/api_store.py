@@ -103,6 +103,9 @@ class ApiSlots(Remote):
     def waiting(self, listened: Sequence[str]) -> list[int]:
         return list(self._ask("waiting", listened))
 
+    def unsupported(self) -> list[str]:
+        return list(self._ask("unsupported"))
+
 
 class ApiLeases(Remote):
     def lease(

@@ -151,7 +151,7 @@ class ApiCalls(Protocol):
 _DECLARED: tuple[tuple[str, type, tuple[str, ...]], ...] = (
     ("", ApiCalls, ("register", "heartbeat", "next", "gather", "fold", "finish", "fail_result")),
     ("fleet", lease_store.FleetCalls, ("claim", "give_up")),
-    ("slots", lease_store.SlotCalls, ("leave", "waiting")),
+    ("slots", lease_store.SlotCalls, ("leave", "waiting", "unsupported")),
     (
         "leases",
         lease_store.LeaseCalls,

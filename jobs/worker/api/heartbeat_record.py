@@ -167,6 +167,7 @@ class Row(BaseModel):
     gpus: Gpus | None = None
     retired: Reason | None = None
     refused: Reason | None = None
+    compiling: Annotated[str, Field(pattern=r"^[A-Za-z0-9_,]{0,4096}$")] | None = None
     offer: Annotated[Text, is_json_of(Offer, "offer")] | None = None
     beside_replicas: Annotated[Text, is_json_of(OfferNextToReplicas, "offer")] | None = None
     isolation: Literal["uid", "shared"] | None = None

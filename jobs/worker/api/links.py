@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from jobs import logs
-from jobs.models import Device
+from jobs import logs, queues
+from jobs.models import Device, Priority
 from jobs.network import redis_address
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection
-from jobs.store.server.connection import Unreachable, describe_for_log, pause
+from jobs.store.server.connection import RedisError, Unreachable, describe_for_log, pause
 from jobs.store.work import stop_messages, wakeups
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.api import api_calls
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Timeout in seconds of a heartbeat, short enough to repeat it on a new connection before leases expire.
 HEARTBEAT_TIMEOUT_SECONDS = 1.5
+#: Delay in seconds before a worker tries again to reach Redis or a coordinator at its start.
+RETRY_SECONDS = 0.3
 
 
 class CannotStart(Exception):
@@ -54,14 +56,18 @@ class Link(Protocol):
     def listen(self, server: Server) -> None:
         """Run the server whenever work can be available, until the server stops. Signals also stop it."""
 
+    def repeat_request(self) -> None:
+        """Make an idle worker request work again, because it can take more jobs. Can be called from any thread."""
+
 
 class RedisLink:
     """Connection of a worker to Redis, which sends wake-up signals through RQ."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, device: Device) -> None:
         self.worker = settings.worker_name()
         self.store = store
         self._url = settings.redis_url
+        self._queue = queues.name(device, Priority.NORMAL)
 
     def for_heartbeats(self) -> Store:
         return Store(connection.connect(self._url, retries=1, timeout=HEARTBEAT_TIMEOUT_SECONDS), loads=False)
@@ -79,6 +85,10 @@ class RedisLink:
             ),
             lambda: server.stopping,
         )
+
+    def repeat_request(self) -> None:
+        with contextlib.suppress(RedisError):  # an idle worker requests work every two seconds anyway
+            wakeups.requeue_wakeup(self.store, self._queue)
 
 
 class ApiLink:
@@ -111,10 +121,6 @@ class ApiLink:
                         self._rest(server, pause(error, 1.0))
 
     def repeat_request(self) -> None:
-        """Repeat the waiting request for work, because the worker has more free capacity.
-
-        Can be called from any thread.
-        """
         self._api.repeat_request()
 
     def _end(self, why: str) -> None:
@@ -168,7 +174,7 @@ def check(settings: Settings) -> None:
 def connect(settings: Settings, device: Device) -> Link:
     """Wait until the store answers, and return the connection. Raises CannotStart."""
     if not settings.worker_api:
-        return RedisLink(settings, wait_for_redis(settings))
+        return RedisLink(settings, wait_for_redis(settings), device)
     place = api_calls.check(settings.worker_api, settings.worker_token)
     api = Api(place, settings.worker_token, authority=settings.worker_api_ca)
     link = ApiLink(api, wait_for_coordinator(api, device), device)
@@ -191,7 +197,7 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
             raise CannotStart(str(error)) from error
         except Unreachable as error:
             log.warning("waiting: %s", describe_for_log(error))
-            time.sleep(pause(error, 1.0))
+            time.sleep(pause(error, RETRY_SECONDS))
 
 
 def wait_for_identity(store: LeaseStore) -> str:
@@ -204,7 +210,7 @@ def wait_for_identity(store: LeaseStore) -> str:
             return store.fleet.birth()
         except Unreachable as error:
             log.warning("waiting: %s", describe_for_log(error))
-            time.sleep(pause(error, 1.0))
+            time.sleep(pause(error, RETRY_SECONDS))
 
 
 def wait_for_redis(settings: Settings) -> Store:
@@ -218,4 +224,4 @@ def wait_for_redis(settings: Settings) -> Store:
             return store
         except Unreachable as error:
             log.warning("waiting for redis at %s: %s", url.rpartition("@")[2].partition("?")[0], error)
-            time.sleep(1)
+            time.sleep(RETRY_SECONDS)
