@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
-
-from pydantic import AliasChoices, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing import Any
 
 #: Data folder of this checkout's local cluster. It contains the cluster's address and its token.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
@@ -15,21 +14,31 @@ LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 SECRETS_FOLDER = Path("/run/secrets")
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="ignore",
-        env_ignore_empty=True,
-        populate_by_name=True,
-        secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
-    )
+def read(*names: str) -> str:
+    """Return the first setting that is not empty: from environment variables, else from files with secrets."""
+    found = next((text for name in names if (text := os.environ.get(name.upper()))), None)
+    return found or next((text for name in names if (text := _read_secret(SECRETS_FOLDER / name))), "")
+
+
+def _read_secret(file: Path) -> str:
+    return file.read_text().strip() if file.is_file() else ""
+
+
+def _from(*names: str, **more: Any) -> Any:
+    """Return a field that is read from the first of the settings. The metadata is for docs/settings.md."""
+    return field(default_factory=partial(read, *names), metadata={"default": "", "names": names}, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the client. It reads them without a library, because a library would start slower than a command."""
 
     #: Address of the API. If the setting is empty, clients use the cluster of this checkout or the selected context.
-    coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
+    coordinator_url: str = _from("cluster_url", "coordinator_url")
     #: Token that permits everything. Two tokens are separated by a comma while one replaces the other.
-    cluster_token: str = ""
+    cluster_token: str = _from("cluster_token", repr=False)
     #: Folder in which the `cluster` command stores contexts and tokens. If the setting is empty, `~/.config` applies.
-    xdg_config_home: str = ""
+    xdg_config_home: str = _from("xdg_config_home")
 
     def logins_file(self) -> Path | None:
         """Return the path of the file in which `cluster login` stores tokens, or None without a home directory."""
@@ -56,6 +65,11 @@ def home() -> Path | None:
 def variable(name: str) -> str | None:
     """Return the value of an environment variable for a program, or None if the variable is not set."""
     return os.environ.get(name)
+
+
+def disable_pydantic_plugins() -> None:
+    """Let Pydantic skip its search for plugins in all installed packages. Call this function before it is imported."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 @lru_cache

@@ -10,7 +10,7 @@ import typer
 
 from deploy.docs.markdown import cell, code, prose, table
 from threads_cluster.cli.commands.submitting import Kinds
-from threads_cluster.cli.main import app
+from threads_cluster.cli.main import commands
 
 _HEAD = """\
 # `cluster` command
@@ -24,7 +24,7 @@ _KINDS = "The subcommands are the kinds that the cluster offers, and their optio
 
 def render() -> str:
     """Return the reference page of the command as Markdown."""
-    root: Any = typer.main.get_command(app)
+    root: Any = commands()
     context: Any = typer.Context(root, info_name="cluster")
     names = sorted(root.commands)
     index = table(

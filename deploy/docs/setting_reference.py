@@ -1,9 +1,12 @@
-"""Generator of the reference of settings, from the Pydantic models and the comments above their fields."""
+"""Generator of the reference of settings, from the settings classes and the comments above their fields."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
@@ -27,13 +30,21 @@ _PAGE = re.compile(r"\bdocs/([\w/-]+\.md(?:#[\w-]+)?)")
 _VARIABLE = re.compile(r"\$\{([A-Z_]+):?-?([^}]*)\}")
 
 
+@dataclass(frozen=True)
+class Variable:
+    """A setting: its default, and the environment variables that set it."""
+
+    default: Any
+    names: tuple[str, ...]
+
+
 def render(root: Path) -> str:
     """Return the tables of settings for docs/settings.md. `root` is the path of the checkout."""
-    fields = Settings.model_fields | client.Settings.model_fields
+    fields = variables()
     texts = comments(root / "threads_cluster/settings.py") | comments(root / "jobs/settings.py")
     records = [
-        (code(name.upper()), code(_default(field)), prose(_description(name, field, texts.get(name, ""))))
-        for name, field in sorted(fields.items())
+        (code(name.upper()), code(str(each.default)), prose(_description(name, each, texts.get(name, ""))))
+        for name, each in sorted(fields.items())
     ]
     headings = ("Variable", "Default", "Description")
     example = (root / ".env.example").read_text()
@@ -45,14 +56,20 @@ def render(root: Path) -> str:
     return table(headings, records) + _COMPOSE + table(headings, compose)
 
 
-def _default(field: FieldInfo) -> str:
-    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+def variables() -> dict[str, Variable]:
+    """Return the settings of the servers and of the client, keyed by field name."""
+    servers = {name: Variable(field.default, _aliases(field)) for name, field in Settings.model_fields.items()}
+    clients = {each.name: Variable(**each.metadata) for each in dataclasses.fields(client.Settings)}
+    return servers | clients
 
 
-def _description(name: str, field: FieldInfo, comment: str) -> str:
+def _aliases(field: FieldInfo) -> tuple[str, ...]:
     alias = field.validation_alias
-    choices = alias.choices if isinstance(alias, AliasChoices) else ()
-    others = [f"`{str(each).upper()}`" for each in choices if each != name]
+    return tuple(map(str, alias.choices)) if isinstance(alias, AliasChoices) else ()
+
+
+def _description(name: str, variable: Variable, comment: str) -> str:
+    others = [f"`{each.upper()}`" for each in variable.names if each != name]
     text = f"{comment} {', '.join(others)} means the same." if others else comment
     return _PAGE.sub(r"[\1](\1)", text)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from deploy.local.outcome import say
 from jobs.settings import LOCAL_FOLDER
-from threads_cluster.client import api, contexts
+from threads_cluster import settings
+from threads_cluster.client import contexts
 from threads_cluster.client.contexts import Context
 from threads_cluster.errors import ClientError
 
@@ -16,19 +17,19 @@ from threads_cluster.errors import ClientError
 def keep_local(url: str) -> None:
     """Store a context for the local cluster. It is selected only if no context is selected."""
     with _reported():
-        contexts.keep(Context(url, folder=str(LOCAL_FOLDER)), api.environment(), select=False)
+        contexts.keep(Context(url, folder=str(LOCAL_FOLDER)), settings.load(), select=False)
 
 
 def keep_joined(url: str, authority: str) -> None:
     """Store a context for a cluster that this machine has joined. It is selected only if no context is selected."""
     with _reported():
-        contexts.keep(Context(url, authority=authority), api.environment(), select=False)
+        contexts.keep(Context(url, authority=authority), settings.load(), select=False)
 
 
 def delete(folder: Path = LOCAL_FOLDER) -> None:
     """Delete the contexts of the clusters whose files are in a folder, by default of all clusters of this checkout."""
     with _reported():
-        contexts.delete_of_folder(folder, api.environment())
+        contexts.delete_of_folder(folder, settings.load())
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.unit.cluster_fake import KIND, USAGE, Fake, complete, job, problem
-from threads_cluster.cli import formatting, options, running, show, tables, watching
+from threads_cluster.cli import command_index, formatting, options, running, show, tables, watching
 from threads_cluster.cli import main as cli
 from threads_cluster.client import api, programs
 from threads_protocol.answers import fleet, jobs, services, usage
@@ -211,8 +212,9 @@ def test_help_tells_types_defaults_and_bounds(run: Run) -> None:
 
 
 def test_help_documents_the_exit_codes(run: Run) -> None:
-    text = run("--help").out
+    text = run("watch", "--help").out
     assert all(f"  {code}  " in text for code in EXIT_CODES)
+    assert "Exit codes: cluster watch --help" in run("--help").out
 
 
 COMMANDS_PAGE = Path(cli.__file__).parents[2] / "docs" / "commands.md"
@@ -221,18 +223,57 @@ COMMANDS_PAGE = Path(cli.__file__).parents[2] / "docs" / "commands.md"
 def test_the_page_of_commands_has_the_same_exit_codes_as_the_help(run: Run) -> None:
     page = COMMANDS_PAGE.read_text()
     for code in EXIT_CODES:
-        meaning = re.search(rf"^ +{code} +(.+)$", run("--help").out, re.MULTILINE)
+        meaning = re.search(rf"^ +{code} +(.+)$", run("watch", "--help").out, re.MULTILINE)
         assert meaning, code
         assert f"| {code} | {meaning[1]} |".replace("cluster jobs | head -1", "`cluster jobs \\| head -1`") in page
 
 
 def test_the_page_of_commands_has_the_same_commands_as_the_help(run: Run) -> None:
-    listed = re.findall(
-        r"^ {2}(\w+) {2,}", run("--help").out.partition("Commands:")[2].partition("Exit codes")[0], re.MULTILINE
-    )
     rows = COMMANDS_PAGE.read_text().partition("| exit code |")[0].splitlines()
     cells = [row.split(" | ")[0] for row in rows if row.startswith("| `")]
-    assert sorted(re.findall(r"`(\w+)", " ".join(cells))) == sorted(listed)
+    assert sorted(re.findall(r"`(\w+)", " ".join(cells))) == sorted(cli.commands().commands)
+
+
+def test_every_command_is_in_exactly_one_group_of_the_help() -> None:
+    grouped = [name for texts in command_index.GROUPS.values() for name in texts]
+    assert sorted(grouped) == sorted(cli.commands().commands)
+
+
+def test_the_help_names_every_command_and_fits_a_terminal_of_24_lines(run: Run) -> None:
+    lines = run("--help").out.splitlines()
+    assert len(lines) < 24  # The next prompt takes one line
+    assert max(map(len, lines)) <= 80
+    words = re.findall(r"\w+", " ".join(lines[2:-3]))
+    assert set(cli.commands().commands) <= set(words)
+
+
+def test_a_mistyped_command_gets_suggestions_without_importing_all_commands(run: Run) -> None:
+    assert "Did you mean 'jobs', 'job'?" in run("jbs").err
+    code = (
+        "import sys, threads_cluster.cli.main as cli; cli.commands().commands['status'];"
+        "print([name for name in sys.modules if name.startswith('threads_cluster.cli.commands.')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", [["status"], ["jobs"], ["job", "j1"]])
+def test_a_short_command_imports_only_what_it_needs(command: list[str], tmp_path: Path) -> None:
+    """Importing these modules more than doubled the time of a short command."""
+    slow = ("rich", "click", "pygments", "pydantic_settings", "yaml", "asyncio", "threads_cluster.client.programs")
+    code = f"""
+import atexit, sys
+import threads_cluster.cli.main as cli
+atexit.register(lambda: print([name for name in {slow} if name in sys.modules], "httpx" in sys.modules))
+cli.main({command})
+"""
+    environment = {"CLUSTER_URL": f"http://127.0.0.1:{free_port()}", "HOME": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (ran.returncode, ran.stdout) == (3, "[] True\n"), ran.stderr
+
+
+def test_httpx_is_whole_again_for_other_code_after_a_command_imported_it() -> None:
+    code = "from threads_cluster.cli import session; session.import_httpx(); import pygments, sys; sys.modules['httpx']"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:

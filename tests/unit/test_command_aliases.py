@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
 from threads_cluster.cli import main as cli
 from threads_cluster.compat import aliases
@@ -109,7 +108,7 @@ def test_our_commands_know_the_flags_that_they_are_given(row: aliases.Row) -> No
     """A translated command receives only flags that it has, and --json unless it runs a program."""
     if not aliases.has_command(row.native.split()):
         return
-    command: Any = typer.main.get_command(cli.app)
+    command: Any = cli.commands()
     for word in row.native.split():
         command = command.commands[word]
     known = {option for parameter in command.params for option in parameter.opts}

@@ -10,6 +10,19 @@ import pytest
 
 from jobs import settings
 from jobs.settings import Settings, usable_cores
+from threads_cluster import settings as client_settings
+
+
+def test_the_client_reads_secrets_from_files_unless_variables_are_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(client_settings, "SECRETS_FOLDER", tmp_path)
+    (tmp_path / "cluster_token").write_text("from-a-file\n")
+    monkeypatch.setenv("CLUSTER_TOKEN", "")  # Compose sets unused variables to empty texts
+    stated = client_settings.Settings()
+    assert stated.cluster_token == "from-a-file" and "from-a-file" not in repr(stated)
+    monkeypatch.setenv("CLUSTER_TOKEN", "from-a-variable")
+    assert client_settings.Settings().cluster_token == "from-a-variable"
 
 
 def test_lanes_are_the_cores_this_process_may_use_unless_stated(monkeypatch: pytest.MonkeyPatch) -> None:

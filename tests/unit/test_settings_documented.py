@@ -8,17 +8,14 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from pydantic import AliasChoices
-
+from deploy.docs import setting_reference
 from jobs import VERSION
-from jobs.settings import Settings
-from threads_cluster import settings as client
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = tuple(ROOT / name for name in ("docker-compose.yml", "deploy/tls.yml", "deploy/ha.yml", "deploy/grpc.yml"))
 FOUND = [pair for path in FILES for pair in re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?\}", path.read_text())]
 COMPOSE = {name: default.removeprefix(":-") for name, default in FOUND}
-FIELDS = Settings.model_fields | client.Settings.model_fields
+FIELDS = setting_reference.variables()
 DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in FIELDS.items()}
 #: Settings that are empty in other files.
 SET_BY_COMPOSE = {
@@ -26,12 +23,7 @@ SET_BY_COMPOSE = {
     "TRUSTED_PROXIES": "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16",
     "ARTIFACT_URL": "file:///data/artifacts",
 }
-ALIASES = {
-    str(choice).upper()
-    for field in FIELDS.values()
-    if isinstance(field.validation_alias, AliasChoices)
-    for choice in field.validation_alias.choices
-}
+ALIASES = {name.upper() for field in FIELDS.values() for name in field.names}
 #: Files that can use their own variables, such as a published port.
 DEPLOYMENTS = ("docker-compose.yml", "deploy/tls.yml", "deploy/ha.yml", "deploy/grpc.yml", "deploy-cluster.sh")
 

@@ -36,6 +36,11 @@ class NoDiscovery(Misconfigured):
     next = "pip install 'threads-cluster[discovery]', or in a checkout: pip install -r requirements/discovery.txt"
 
 
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to the `cluster` command."""
+    app.command()(discover)
+
+
 def discover(
     ctx: typer.Context,
     seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds to listen for announcements."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -53,6 +55,7 @@ class Session:
 
     @cached_property
     def cluster(self) -> Cluster:
+        import_httpx()
         from threads_cluster.client import logins
 
         if self.stated_url == "":
@@ -118,6 +121,20 @@ def report_cluster(cluster: Cluster) -> None:
     from threads_cluster.cli import show
 
     show.say(f"acting on {cluster.connection.cluster}")
+
+
+def import_httpx() -> None:
+    """Import httpx without its command line, whose packages take as long to import as httpx itself.
+
+    httpx leaves its command line out if a package of it is missing. None in sys.modules makes a package missing.
+    """
+    packages = [name for name in ("click", "pygments") if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(packages))  # type: ignore[arg-type]
+    try:
+        import_module("httpx")
+    finally:
+        for name in packages:
+            del sys.modules[name]
 
 
 def report_retry(error: errors.ClientError) -> None:

@@ -23,45 +23,35 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 import httpx
-from pydantic import ValidationError
 
 from threads_cluster import settings
 from threads_cluster.client import answers, bodies, contexts, logins
-from threads_cluster.client.artifacts import Artifacts
-from threads_cluster.client.attachments import Attachment
 from threads_cluster.client.connection import Connection, Patience, shown_address
-from threads_cluster.client.models import Data, Models
-from threads_cluster.client.profiles import Profile, Profiles
-from threads_cluster.client.programs import Ended, Mapped, Program, Programs
 from threads_cluster.client.resource import pages, quoted
-from threads_cluster.client.services import Services
-from threads_cluster.client.sse import Reader
-from threads_cluster.client.workflows import Workflows
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
     ClientError,
     JobEnded,
-    Misconfigured,
     TimedOut,
     UnexpectedAnswer,
 )
+from threads_protocol import answers as shapes
 from threads_protocol import numbers
-from threads_protocol.answers import access as access_answers
-from threads_protocol.answers import audit as audit_answers
-from threads_protocol.answers import fleet as fleet_answers
-from threads_protocol.answers import hosts as host_answers
-from threads_protocol.answers import jobs as job_answers
-from threads_protocol.answers import schedules as schedule_answers
-from threads_protocol.answers import secrets as secret_answers
-from threads_protocol.answers import telemetry as telemetry_answers
-from threads_protocol.answers import tenants as tenant_answers
-from threads_protocol.answers import usage as usage_answers
-from threads_protocol.answers import webhooks as webhook_answers
 from threads_protocol.states import TERMINAL
+
+if TYPE_CHECKING:
+    from threads_cluster.client.artifacts import Artifacts
+    from threads_cluster.client.attachments import Attachment
+    from threads_cluster.client.models import Data, Models
+    from threads_cluster.client.profiles import Profile, Profiles
+    from threads_cluster.client.programs import Ended, Mapped, Programs
+    from threads_cluster.client.services import Services
+    from threads_cluster.client.sse import Reader
+    from threads_cluster.client.workflows import Workflows
 
 Json: TypeAlias = dict[str, Any]
 
@@ -97,7 +87,7 @@ class Cluster:
         cluster. Raises Misconfigured if the URL or the token is invalid, and NotRunning if the chosen cluster is a
         local cluster that is not running.
         """
-        stated = environment()
+        stated = settings.load()
         chosen = contexts.choose(stated, url, context)
         known = replace(chosen, url=shown_address(chosen.url))
         kept = logins.credential_for(known, stated) if token is None else logins.given(token)
@@ -115,15 +105,21 @@ class Cluster:
     @cached_property
     def artifacts(self) -> Artifacts:
         """Methods for folders and files that are stored in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
+        from threads_cluster.client.artifacts import Artifacts
+
         return Artifacts(self.connection, self.patience)
 
     @cached_property
     def programs(self) -> Programs:
         """Methods for programs on runners: `submit`, `units`, `fetch`, and the methods behind `run` and `map`."""
+        from threads_cluster.client.programs import Programs
+
         return Programs(self, self.connection)
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
         """Return a shell in a unit of a job. A second thread sends the shell's input over the connection `typing`."""
+        from threads_cluster.client.attachments import Attachment
+
         return Attachment(self.connection, typing.connection, quoted(job_id))
 
     @cached_property
@@ -131,6 +127,8 @@ class Cluster:
         """Methods for workflows: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`,
         `delete`.
         """
+        from threads_cluster.client.workflows import Workflows
+
         return Workflows(self.connection, self)
 
     @cached_property
@@ -138,6 +136,8 @@ class Cluster:
         """Methods for profiles of hosts and GPUs: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`,
         `delete`.
         """
+        from threads_cluster.client.profiles import Profiles
+
         return Profiles(self.connection, self)
 
     def profile(self, name: str, **how: Any) -> Profile:
@@ -145,16 +145,22 @@ class Cluster:
 
         Call `summary` of the profile after the block.
         """
+        from threads_cluster.client.profiles import Profile
+
         return Profile(self.profiles, name, **how)
 
     @cached_property
     def services(self) -> Services:
         """Methods for services: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
+        from threads_cluster.client.services import Services
+
         return Services(self.connection, self)
 
     @cached_property
     def models(self) -> Models:
         """Methods for models: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
+        from threads_cluster.client.models import Models
+
         return Models(self.connection, self)
 
     def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
@@ -171,6 +177,8 @@ class Cluster:
     @cached_property
     def data(self) -> Data:
         """Methods for chunks of data: `create`, `list`, `get`, `move`, `transfer`, `delete`."""
+        from threads_cluster.client.models import Data
+
         return Data(self.connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
@@ -241,7 +249,7 @@ class Cluster:
                 after=after,
                 after_any=after_any,
             ),
-            shape=job_answers.Submitted,
+            shape=shapes.jobs.Submitted,
         )
 
     def estimate(self, kind: str, parameters: Mapping[str, Any]) -> Json:
@@ -249,7 +257,7 @@ class Cluster:
 
         `unschedulable` explains why no live runner could ever take the job. It is None if one could.
         """
-        return self._post("estimate", wire({"type": kind, "parameters": parameters}), shape=job_answers.Estimate)
+        return self._post("estimate", wire({"type": kind, "parameters": parameters}), shape=shapes.jobs.Estimate)
 
     @overload
     def run(
@@ -279,6 +287,8 @@ class Cluster:
         the fields of `programs.Program`, and the method returns a `programs.Ended` for any exit code.
         """
         if not isinstance(kind, str):
+            from threads_cluster.client.programs import Program
+
             fields: Json = {"command": kind, "retries": 0} | choices
             return self.programs.run(Program(**fields), files=files, timeout=timeout)
         return self._run_kind(kind, parameters, timeout, choices)
@@ -293,7 +303,7 @@ class Cluster:
             body=body,
             wait_seconds=f"{patience:g}",
             extra_seconds=patience,
-            shape=job_answers.Submitted,
+            shape=shapes.jobs.Submitted,
         )
         if "result" in answer:
             return answer["result"]  # type: ignore[no-any-return]
@@ -325,7 +335,7 @@ class Cluster:
         Responses for rejected jobs have an `error`.
         """
         keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
-        return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=job_answers.SubmittedBatch))
+        return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=shapes.jobs.SubmittedBatch))
 
     def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
         """Return the states and results of up to 1,000 jobs. Waits up to `wait_seconds` until all have finished.
@@ -333,7 +343,7 @@ class Cluster:
         Requests results one by one if they are too large for one response.
         """
         body: Json = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
-        asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=job_answers.ManyResults)
+        asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=shapes.jobs.ManyResults)
         several = self._one_each(len(body["job_ids"]), asked)
         for job_id, answer in zip(body["job_ids"], several, strict=True):
             if answer.pop("result_at", None):
@@ -343,15 +353,15 @@ class Cluster:
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
         """Return a job. With `wait_seconds`, wait up to that time until the job has finished."""
-        return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=job_answers.Job)
+        return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=shapes.jobs.Job)
 
     def queue(self) -> dict[str, int]:
         """Return the number of stored jobs in each state."""
-        return dict(self._get("v1/queue", shape=job_answers.QueueCounts)["tasks"])
+        return dict(self._get("v1/queue", shape=shapes.jobs.QueueCounts)["tasks"])
 
     def history(self, limit: int = 50) -> list[Json]:
         """Return up to 500 finished jobs, latest first."""
-        return self._get_list("v1/queue/history", "tasks", job_answers.Tasks, limit=limit)
+        return self._get_list("v1/queue/history", "tasks", shapes.jobs.Tasks, limit=limit)
 
     def follow(
         self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
@@ -371,7 +381,7 @@ class Cluster:
                 f"jobs/{quoted(job_id)}",
                 wait_seconds=max(left, 0.0),
                 patience=self.wait_patience,
-                shape=job_answers.Job,
+                shape=shapes.jobs.Job,
             )
             yield job
             if job["state"] in TERMINAL:
@@ -394,11 +404,13 @@ class Cluster:
             f"jobs/{quoted(job_id)}/result",
             wait_seconds=wait_seconds,
             partial="true" if partial else None,
-            shape=job_answers.Result,
+            shape=shapes.jobs.Result,
         )
 
     def events(self, job_id: str) -> Iterator[Json]:
         """Yield the events of a job until it has finished. A broken connection is resumed."""
+        from threads_cluster.client.sse import Reader
+
         reader, enduring = Reader(), Patience(self.wait_patience)
         while True:
             try:
@@ -424,48 +436,48 @@ class Cluster:
         """Yield jobs, newest first. The next page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
-            return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=job_answers.Jobs)
+            return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=shapes.jobs.Jobs)
 
         return pages(self.url, ask, "jobs", limit)
 
     def cancel(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quoted(job_id)}/cancel", shape=job_answers.Job)
+        return self._post(f"jobs/{quoted(job_id)}/cancel", shape=shapes.jobs.Job)
 
     def pause(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quoted(job_id)}/pause", shape=job_answers.Job)
+        return self._post(f"jobs/{quoted(job_id)}/pause", shape=shapes.jobs.Job)
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
         """Resume a paused job. With `hold`, a job that exceeds a limit of its tenant is queued instead of rejected."""
-        return self._post(f"jobs/{quoted(job_id)}/resume", shape=job_answers.Job, hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/resume", shape=shapes.jobs.Job, hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
         """Continue a failed or cancelled job where it stopped. Jobs that were skipped because of it wait again.
 
         `hold`: as in `resume`.
         """
-        return self._post(f"jobs/{quoted(job_id)}/retry", shape=job_answers.Job, hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/retry", shape=shapes.jobs.Job, hold=hold)
 
     def relations(self, job_id: str) -> Json:
         """Return the jobs on which a job depends (`parents`), its dependents (`children`), and jobs skipped because of
         it.
         """
-        return self._get(f"jobs/{quoted(job_id)}/relations", shape=job_answers.Relations)
+        return self._get(f"jobs/{quoted(job_id)}/relations", shape=shapes.jobs.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
         """Return the permanently failed unit ranges with their errors, grouped by job. The default is all jobs."""
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
-        return self._get_list(path, "jobs", job_answers.DeadJobs)
+        return self._get_list(path, "jobs", shapes.jobs.DeadJobs)
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
         """Retry the permanently failed range of units that starts at unit `first`. Other ranges stay unchanged."""
-        return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=job_answers.Job, hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=shapes.jobs.Job, hold=hold)
 
     def delete(self, job_id: str) -> None:
         """Delete a blocked or finished job and its result. Fails while other jobs depend on it."""
         self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
-        return self._get("status", shape=fleet_answers.Status)
+        return self._get("status", shape=shapes.fleet.Status)
 
     def version(self) -> str:
         """Return the version of the cluster's software."""
@@ -473,15 +485,15 @@ class Cluster:
 
     def metrics(self) -> list[Json]:
         """Return `{name, type, help, samples}` of each metric, under the metric names of grid-cli."""
-        return self._get_list("metrics", "metrics", telemetry_answers.Metrics)
+        return self._get_list("metrics", "metrics", shapes.telemetry.Metrics)
 
     def tenants(self) -> list[Json]:
         """Return all tenants that the token can read, with their weights, limits and usage."""
-        return self._get_list("tenants", "tenants", tenant_answers.Tenants)
+        return self._get_list("tenants", "tenants", shapes.tenants.Tenants)
 
     def tenant(self, name: str) -> Json:
         """Return one tenant by its name."""
-        return self._get(f"tenants/{quoted(name)}", shape=tenant_answers.Tenant)
+        return self._get(f"tenants/{quoted(name)}", shape=shapes.tenants.Tenant)
 
     def put_tenant(
         self,
@@ -504,7 +516,7 @@ class Cluster:
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
         body |= {cap: most for cap, most in daily.items() if most}  # Coordinators of version 0.1 reject unknown fields
         body |= {} if requires is None else {"requires": list(requires)}
-        return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=tenant_answers.Tenant)
+        return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=shapes.tenants.Tenant)
 
     def delete_tenant(self, name: str) -> None:
         """Delete a tenant that has no queued or running jobs."""
@@ -512,15 +524,15 @@ class Cluster:
 
     def workers(self) -> list[Json]:
         """Return all live workers, and the workers that were lost during the last hour."""
-        return self._get_list("workers", "workers", fleet_answers.WorkerList)
+        return self._get_list("workers", "workers", shapes.fleet.WorkerList)
 
     def hosts(self) -> list[Json]:
         """Return all hosts with live workers, and the hosts that were lost during the last hour."""
-        return self._get_list("hosts", "hosts", host_answers.HostList)
+        return self._get_list("hosts", "hosts", shapes.hosts.HostList)
 
     def host(self, name: str) -> Json:
         """Return one host with its workers."""
-        return self._get(f"hosts/{quoted(name)}", shape=host_answers.HostDetail)
+        return self._get(f"hosts/{quoted(name)}", shape=shapes.hosts.HostDetail)
 
     def best_host(self, config: str | Path | None = None) -> str:
         """Return the name of the least loaded host. Hosts of the cluster and of cluster.yaml are compared by load
@@ -537,7 +549,7 @@ class Cluster:
 
         More than 20,000 spans are merged within `resolution_seconds`.
         """
-        stream = self._get("stream", shape=telemetry_answers.Spans, seconds=seconds, spans=20_000)
+        stream = self._get("stream", shape=shapes.telemetry.Spans, seconds=seconds, spans=20_000)
         if any(span["lane"] >= len(stream["lanes"]) for span in stream["spans"]):
             raise UnexpectedAnswer(self.url, "a span refers to an unknown lane")
         if any(span["units"] is None and span["job_id"] is not None for span in stream["spans"]):
@@ -546,11 +558,11 @@ class Cluster:
 
     def drain(self, worker: str, on: bool = True) -> Json:
         """Drain a worker: it finishes its leases and gets no new ones. `on=False` stops draining."""
-        return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=fleet_answers.Drained)
+        return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=shapes.fleet.Drained)
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
         """Return the usage of tenants by day, newest first. Tokens with the scope admin see all tenants."""
-        return self._get_list("usage", "usage", usage_answers.TenantUsages, tenant=tenant, days=days)
+        return self._get_list("usage", "usage", shapes.usage.TenantUsages, tenant=tenant, days=days)
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
         """Return the entries of the audit log after a number, or the last entries, as `{lines, head, dropped,
@@ -558,14 +570,14 @@ class Cluster:
 
         Each line is a JSON object as text, which `threads_cluster.cli.audit` verifies.
         """
-        return self._get("audit", after=after, limit=limit, shape=audit_answers.AuditPart)
+        return self._get("audit", after=after, limit=limit, shape=shapes.audit.AuditPart)
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
         """Ask a worker a question about a job, such as the `trace` of a thread job, and return the answer."""
         answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
-        answers.checked(job_answers.Asked, answer, self.url)
+        answers.checked(shapes.jobs.Asked, answer, self.url)
         job = self.wait(answer["job_id"])
         if job["state"] != "done":
             raise JobEnded(job["job_id"], job["state"], job.get("error"))
@@ -574,11 +586,11 @@ class Cluster:
 
     def mark(self, kind: str, name: str) -> Json:
         """Return the range for which finished jobs of a kind have proved a fact, such as `verified` for collatz."""
-        return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=job_answers.Mark)
+        return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=shapes.jobs.Mark)
 
     def kinds(self) -> list[Json]:
         """Return `{type, summary, schema, example, limits}` for each kind of job."""
-        return self._get_list("job-types", "kinds", job_answers.Kinds)
+        return self._get_list("job-types", "kinds", shapes.jobs.Kinds)
 
     # -- access ------------------------------------------------------------------------------------------------------
 
@@ -586,11 +598,11 @@ class Cluster:
         """Return the tenant and the scopes of the token: `{tenant, token_id, token_name, scopes, by_cookie,
         token_needed}`.
         """
-        return self._ask("GET", "/api/session", access_answers.Session)
+        return self._ask("GET", "/api/session", shapes.access.Session)
 
     def tokens(self) -> list[Json]:
         """Return all API tokens without their secrets. Requires the scope admin."""
-        return self._get_list("tokens", "tokens", access_answers.TokenList)
+        return self._get_list("tokens", "tokens", shapes.access.TokenList)
 
     def create_token(
         self,
@@ -609,7 +621,7 @@ class Cluster:
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
         # A retry could create a second token.
-        return self._ask("POST", "/api/tokens", access_answers.CreatedToken, body=body, patience=0)
+        return self._ask("POST", "/api/tokens", shapes.access.CreatedToken, body=body, patience=0)
 
     def revoke_token(self, token_id: str) -> None:
         """Revoke an API token. Requires the scope admin."""
@@ -617,12 +629,12 @@ class Cluster:
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
         """Return a tenant's secrets without their values. Requires the scope run, or admin for another tenant."""
-        return self._get_list("secrets", "secrets", secret_answers.SecretList, tenant=tenant)
+        return self._get_list("secrets", "secrets", shapes.secrets.SecretList, tenant=tenant)
 
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
         """Set a secret, and return it without its value. The API never returns values of secrets."""
         body = {"value": value}
-        return self._ask("PUT", f"/api/secrets/{quoted(name)}", secret_answers.Secret, body=body, tenant=tenant)
+        return self._ask("PUT", f"/api/secrets/{quoted(name)}", shapes.secrets.Secret, body=body, tenant=tenant)
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a secret of a tenant."""
@@ -630,11 +642,11 @@ class Cluster:
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
         """Return all schedules of a tenant, sorted by name."""
-        return self._get_list("schedules", "schedules", schedule_answers.ScheduleList, tenant=tenant)
+        return self._get_list("schedules", "schedules", shapes.schedules.ScheduleList, tenant=tenant)
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Return one schedule with its job or workflow and its `next_runs`."""
-        return self._get(f"schedules/{quoted(name)}", shape=schedule_answers.Schedule, tenant=tenant)
+        return self._get(f"schedules/{quoted(name)}", shape=shapes.schedules.Schedule, tenant=tenant)
 
     def add_schedule(
         self,
@@ -659,21 +671,21 @@ class Cluster:
         chosen = {field: value for field, value in given.items() if value is not None}
         body = {"name": name, "overlap": overlap, **what, **chosen}
         # A retry would fail if the first attempt had created the schedule.
-        return self._ask("POST", "/api/schedules", schedule_answers.Schedule, body=body, patience=0)
+        return self._ask("POST", "/api/schedules", shapes.schedules.Schedule, body=body, patience=0)
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Pause a schedule until `resume_schedule` is called."""
-        return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", schedule_answers.Schedule, tenant=tenant)
+        return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", shapes.schedules.Schedule, tenant=tenant)
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Resume a paused schedule."""
-        return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", schedule_answers.Schedule, tenant=tenant)
+        return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", shapes.schedules.Schedule, tenant=tenant)
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
         """Submit the job or workflow of a schedule now, and return its ID."""
         # A retry could submit a second job.
         path = f"/api/schedules/{quoted(name)}/run"
-        started = self._ask("POST", path, schedule_answers.Started, patience=0, tenant=tenant)
+        started = self._ask("POST", path, shapes.schedules.Started, patience=0, tenant=tenant)
         return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
@@ -682,31 +694,31 @@ class Cluster:
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
         """Return webhook deliveries, latest first, as `{deliveries, counts}`. `state` selects one state."""
-        return self._get("webhooks", shape=webhook_answers.DeliveryList, state=state, limit=limit, tenant=tenant)
+        return self._get("webhooks", shape=shapes.webhooks.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
         """Retry a webhook delivery now, and return it. Deliveries that have failed permanently can be retried, too."""
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
-        return self._ask("POST", path, webhook_answers.Delivery, tenant=tenant)
+        return self._ask("POST", path, shapes.webhooks.Delivery, tenant=tenant)
 
     def webhook_key(self, *, tenant: str | None = None) -> str:
         """Return the key that signs webhooks. Requires the scope submit, and adds an entry to the audit log."""
-        return str(self._get("webhooks/key", shape=webhook_answers.SigningKey, tenant=tenant)["key"])
+        return str(self._get("webhooks/key", shape=shapes.webhooks.SigningKey, tenant=tenant)["key"])
 
     def test_webhook(self, url: str) -> Json:
         """Send one test message to a URL, and return `{delivered, status, error, seconds}`."""
-        return self._ask("POST", "/api/webhooks/test", webhook_answers.Tried, body={"url": url}, extra_seconds=20.0)
+        return self._ask("POST", "/api/webhooks/test", shapes.webhooks.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
         """Encrypt the secrets of all tenants with the first key of SECRETS_KEY. Return `{key, rotated, unreadable}`.
 
         Requires the scope admin.
         """
-        return self._ask("POST", "/api/rotate-secrets", secret_answers.Rotated)
+        return self._ask("POST", "/api/rotate-secrets", shapes.secrets.Rotated)
 
     def login_code(self) -> Json:
         """Create a code with which one browser can log in once. Return `{code, path, seconds}`."""
-        return self._ask("POST", "/api/login-codes", access_answers.LoginCode, patience=0)
+        return self._ask("POST", "/api/login-codes", shapes.access.LoginCode, patience=0)
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
         waiting: Json = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
@@ -730,16 +742,6 @@ class Cluster:
         if len(several) != wanted:
             raise UnexpectedAnswer(self.url, f"the server returned {len(several)} answers for {wanted} requests")
         return several
-
-
-def environment() -> settings.Settings:
-    """Return the settings. Raises Misconfigured with the name of an invalid variable, but without its value."""
-    try:
-        return settings.load()
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"])).upper()
-        raise Misconfigured(f"the variable {name} cannot be used: {first['msg']}") from None
 
 
 def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_key: str | None, **choices: Any) -> Json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from threads_cluster import errors
+from threads_cluster import errors, settings
 from threads_cluster.cli import show
 from threads_cluster.cli.session import Session, as_json_option
 
@@ -32,6 +32,13 @@ Score: cpu_weight * 100 * load1 / cpus + gpu_weight * mean GPU utilization in pe
 Unhealthy: no response within health_check.timeout, load1 / cpus over 2, or every GPU at 95 % or more.
 docs/ssh.md describes cluster.yaml.
 """
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands for the hosts of cluster.yaml to the `cluster` command."""
+    app.command(epilog=EPILOG)(health)
+    app.command()(up)
+    app.command()(down)
 
 
 def health(
@@ -133,9 +140,9 @@ def _require_own_cluster(session: Session) -> None:
 
     Otherwise, store the context of the cluster. Raises NotRunning if the local cluster is not running.
     """
-    from threads_cluster.client import api, contexts, logins
+    from threads_cluster.client import contexts, logins
 
-    stated = api.environment()
+    stated = settings.load()
     if session.stated_url or session.stated_context or stated.coordinator_url:
         chosen = contexts.choose(stated, session.stated_url, session.stated_context)
         if not logins.is_local(chosen.url.rstrip("/")):

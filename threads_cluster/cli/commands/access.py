@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from threads_cluster import errors
+from threads_cluster import errors, settings
 from threads_cluster.cli import show
 from threads_cluster.cli.commands import context_commands
 from threads_cluster.cli.session import AsJson, Session, command_group, time_parser
@@ -80,6 +80,13 @@ def revoke(
     show.json_line({"id": token_id, "revoked": True}) if as_json else show.line(f"{token_id} revoked")
 
 
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands for tokens to the `cluster` command."""
+    app.command()(login)
+    app.command()(logout)
+    app.add_typer(tokens, name="token")
+
+
 def login(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The cluster's address; default: --url.")] = None,
@@ -100,7 +107,7 @@ def login(
         show.line(f"{cluster.url}{code['path']}")
         show.say(f"The link works once and expires in {code['seconds'] // 60} minutes.")
         return
-    stated = api.environment()
+    stated = settings.load()
     chosen = contexts.choose(stated, *_choice(ctx, url))
     wanted = {"name": contexts.check_name(name)} if name is not None else {}
     token = (_prompt() if sys.stdin.isatty() else sys.stdin.readline()).strip()
@@ -140,11 +147,11 @@ def logout(
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The cluster's address; default: --url.")] = None,
 ) -> None:
     """Remove the stored token of a cluster. The token stays valid; to revoke it: cluster token revoke ID"""
-    from threads_cluster.client import api, connection, contexts, logins
+    from threads_cluster.client import connection, contexts, logins
 
-    chosen = contexts.choose(api.environment(), *_choice(ctx, url))
+    chosen = contexts.choose(settings.load(), *_choice(ctx, url))
     address = connection.shown_address(chosen.url)
-    forgotten = logins.forget(address, api.environment())
+    forgotten = logins.forget(address, settings.load())
     show.line(f"{address}: {'token removed' if forgotten else 'no token is stored'}")
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from threads_cluster import errors
+from threads_cluster import errors, settings
 from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, command_group
 
 if TYPE_CHECKING:
-    from threads_cluster import settings
     from threads_cluster.client.contexts import Context
 
 app = command_group("List, select and delete contexts, which are names for clusters.")
@@ -31,9 +30,9 @@ _NONE = "No contexts. Start a local cluster with ./deploy-cluster.sh local, or l
 @app.command("list")
 def list_contexts(as_json: AsJson = False) -> None:
     """List contexts with the addresses of their clusters and the files with their tokens."""
-    from threads_cluster.client import api, contexts
+    from threads_cluster.client import contexts
 
-    stated = api.environment()
+    stated = settings.load()
     known = contexts.load(stated)
     rows = [
         {"name": name, "selected": name == known.selected, **_state(context), "token": _token(context, stated)}
@@ -66,9 +65,9 @@ def _token(context: Context, stated: settings.Settings) -> str:
 @app.command()
 def use(name: Name) -> None:
     """Select the context of later commands."""
-    from threads_cluster.client import api, contexts
+    from threads_cluster.client import contexts
 
-    contexts.select(name, api.environment())
+    contexts.select(name, settings.load())
     show.line(f"{name} selected")
     report_precedence(name)
 
@@ -76,9 +75,9 @@ def use(name: Name) -> None:
 @app.command()
 def delete(name: Name) -> None:
     """Delete a context and its stored token. The cluster and its token in .cluster are not changed."""
-    from threads_cluster.client import api, contexts, logins
+    from threads_cluster.client import contexts, logins
 
-    stated = api.environment()
+    stated = settings.load()
     context = contexts.load(stated).named(name)
     contexts.delete(name, stated)
     if not context.folder:
@@ -88,8 +87,8 @@ def delete(name: Name) -> None:
 
 def report_precedence(name: str) -> None:
     """Report on stderr if commands without options use another cluster than the context with this name."""
-    from threads_cluster.client import api, contexts
+    from threads_cluster.client import contexts
 
-    first = contexts.preferred(api.environment(), name)
+    first = contexts.preferred(settings.load(), name)
     if first:
         show.say(f"note: here, commands use {first} instead; to use {name}: cluster --context {name} COMMAND")

@@ -14,6 +14,11 @@ from threads_cluster.terminal import visible
 AsJson: TypeAlias = as_json_option("Print JSON, one metric per line.")  # type: ignore[valid-type]
 
 
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to the `cluster` command."""
+    app.command()(metrics)
+
+
 def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print job counts, job durations and host scores in Prometheus's format, under grid-cli's metric names."""
     rows = ctx.obj.cluster.metrics()

@@ -100,7 +100,7 @@ _LIVE = 4
 _NAMED = 5
 
 
-def add(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the commands that run programs to the `cluster` command."""
     app.command("run", cls=options.ExitCodeCommand, context_settings=options.BEFORE_PROGRAM, epilog=_RUN_EPILOG)(run)
     app.command("map", epilog=_MAP_EPILOG)(map_items)

@@ -117,7 +117,7 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
     reading.cluster.estimate = lambda *_: {"unschedulable": None}  # type: ignore[method-assign]
     reading.cluster.workflows.submit = read_text  # type: ignore[method-assign, assignment]
     try:
-        cli.app(words, prog_name="cluster", standalone_mode=False, obj=reading)
+        cli.commands()(words, prog_name="cluster", standalone_mode=False, obj=reading)
     except _ParsedSubmission as read:
         return read.what
     raise errors.BadArgument("these arguments do not submit a job; see: cluster submit --help")

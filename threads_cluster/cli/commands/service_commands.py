@@ -38,6 +38,13 @@ _FETCHED = (
 DASK = "dask"
 
 
+def add_commands(cluster: typer.Typer) -> None:
+    """Add the commands for services to the `cluster` command."""
+    cluster.command(epilog=EXAMPLES)(serve)
+    cluster.command()(services)
+    cluster.add_typer(app, name="service")
+
+
 def serve(
     ctx: typer.Context,
     what: Annotated[

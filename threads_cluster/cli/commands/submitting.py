@@ -152,6 +152,17 @@ def _annotation(flag: options.Flag) -> Any:
     return Annotated[str | None, typer.Option(flag.option, metavar=flag.label(), help=flag.help(), show_default=False)]
 
 
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to the `cluster` command."""
+    app.add_typer(
+        typer.Typer(cls=Kinds, no_args_is_help=True, rich_markup_mode=None),
+        name="submit",
+        help="Submit a job; each kind has its own flags.",
+        subcommand_metavar="KIND [FLAGS]...",
+        epilog="cluster submit KIND --help lists the flags of a kind.",
+    )
+
+
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
     """Merge the parameters from a file and from options. Options take precedence, and errors name the option."""
     from threads_cluster.cli import options
