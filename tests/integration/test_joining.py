@@ -24,6 +24,9 @@ from deploy.local.outcome import CommandError
 from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port
+from threads_cluster import Cluster
+from threads_cluster import settings as client_settings
+from threads_cluster.client import contexts
 
 TOKEN = "t" * 40
 ELSEWHERE = "redis://127.0.0.1:1/0"
@@ -135,7 +138,7 @@ def worker_of(door: Door, joined: Membership, name: str, **more: str) -> None:
     door.live.start_process(name, [sys.executable, "-m", "cpu_worker"], **(given | more))
 
 
-def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
+def test_a_host_joins_works_and_leaves(door: Door, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = join(door.invited(), "attic", "cpu-1", "cpu-2")
     assert membership.load() == joined and joined.workers == ["attic-cpu-1", "attic-cpu-2"]
     assert {path.stat().st_mode & 0o777 for path in (here / "tokens").iterdir()} == {0o600}
@@ -153,11 +156,17 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
     row = until(told, 60)
     assert row["score"] >= 0 and row["versions"]["python"]
     assert [one["id"] for one in row["worker_rows"]] == ["attic-cpu-1"]
+    monkeypatch.setattr(client_settings, "LOCAL_FOLDER", here.parent)
+    with Cluster(token=TOKEN) as user:
+        assert user.url == joined.url and user.host("attic")["host"] == "attic"
+    assert contexts.load(client_settings.load()).of_cluster(joined.url)
     door.live.kill("worker-attic", signal.SIGTERM)
     assert door.tokens() >= {"attic-cpu-1", "attic-cpu-2"}
     assert membership.revoke_host_tokens(joined) == []
     assert not door.tokens() & {"attic-cpu-1", "attic-cpu-2"}
     assert membership.revoke_host_tokens(joined) == [], "a second time nothing is left either"
+    membership.delete_membership()
+    assert not contexts.load(client_settings.load()).of_cluster(joined.url)
 
 
 def test_a_tenant_that_requires_a_label_is_served_by_the_host_that_was_given_it(door: Door, here: Path) -> None:

@@ -79,5 +79,5 @@ def test_on_a_joined_machine_no_command_connects_to_port_3000(tmp_path: Path) ->
 
 def test_without_a_context_no_command_connects_to_port_3000(tmp_path: Path) -> None:
     answer = run_every_command(tmp_path, tmp_path / "checkout")
-    message = "error: no cluster is chosen\nnext: start a local cluster with ./deploy-cluster.sh local, log in with "
+    message = "error: no cluster is chosen; start a local cluster with ./deploy-cluster.sh local, log in with "
     check_every_command(answer, message, WITHOUT_LOCAL_CLUSTER)

@@ -73,7 +73,7 @@ def stored() -> contexts.Contexts:
 def test_the_order_is_flag_environment_checkout_selected_context(home: Path) -> None:
     with pytest.raises(Misconfigured, match="no cluster is chosen") as refused:
         chosen()
-    assert all(word in refused.value.next for word in ("deploy-cluster.sh local", "cluster login", "CLUSTER_URL"))
+    assert all(word in str(refused.value) for word in ("deploy-cluster.sh local", "cluster login", "CLUSTER_URL"))
     keep(PROD, select=True)
     assert str(chosen()) == "context cluster.example (https://cluster.example)"
     with running(home / "mine", 3007):
@@ -235,7 +235,8 @@ def test_login_selects_its_context_and_a_cluster_that_moved_keeps_the_name(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.on("GET", "/api/session", WHO)
-    fake.on("GET", "/api/jobs/j1", problem(404, "There is no such job"))
+    fake.on("GET", "/api/jobs/j1", problem(404, "There is no such job", "no job j1", field="job_id"))
+    fake.on("GET", "/api/jobs", problem(422, "It is not valid", "state: must be one of done", field="state"))
     assert "The selected context is cluster.example." in log_in(capsys, monkeypatch, PROD.url)
     log_in(capsys, monkeypatch, PROD.url, "--name", "prod")
     assert set(stored().by_name) == {"prod"}
@@ -246,6 +247,7 @@ def test_login_selects_its_context_and_a_cluster_that_moved_keeps_the_name(
     code, _, err = run(capsys, "job", "j1")
     assert code == 2 and err.endswith("cluster: context prod (https://cluster.example:8443)\n")
     assert fake.asked[-1].headers["Authorization"] == "Bearer secret"
+    assert run(capsys, "jobs", "--state", "x")[2] == "error: --state: must be one of done\n"
     fake.on("GET", "/api/session", problem(401, "A token is needed"))
     fake.on("GET", "/api/status", problem(401, "A token is needed"))
     err = run(capsys, "status")[2]
@@ -269,7 +271,7 @@ def test_contexts_are_selected_and_deleted(
     assert not stored().selected and not logins.has_token("http://a.test", settings.Settings())
     assert logins.has_token("http://b.test", settings.Settings())
     code, _, err = run(capsys, "status")
-    assert code == 2 and "next: select a context with cluster context use NAME (b.test)" in err
+    assert code == 2 and "no cluster is chosen; select a context with cluster context use NAME (b.test)" in err
     for command in ("use", "delete"):
         assert "no context has the name a.test" in run(capsys, "context", command, "a.test")[2]
     stop(home / "mine")

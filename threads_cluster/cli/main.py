@@ -504,7 +504,7 @@ def _print_error(error: errors.ClientError) -> int:
     show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")
     if error.next:
         show.say(f"next: {error.next}")
-    for context in () if field else getattr(error, "__notes__", ()):
+    for context in getattr(error, "__notes__", ()):
         show.say(f"cluster: {context}")
     return error.exit_code
 

@@ -48,6 +48,7 @@ _ADDRESSES = 64
 _BROKEN = (httpx.TransportError, ApiError)
 #: Status codes for which a cluster always sends problem details. A response without them is from another server.
 FOREIGN = frozenset({404, 405, 501})
+_INVALID = httpx.codes.UNPROCESSABLE_ENTITY
 #: Pattern of the calls that end, pause or delete something of the cluster.
 _ENDS = re.compile(r"DELETE (?!.*/attachments/).*|POST .*/(cancel|drain|pause|restart|scale|stop)")
 #: Pattern of the paths of calls that submit or continue jobs.
@@ -129,11 +130,15 @@ class Connection:
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Add the name of the context to errors, so that users notice requests to a wrong cluster."""
+        """Add the name of the context to errors, so that users notice requests to a wrong cluster.
+
+        Errors about arguments are the same for every cluster.
+        """
         try:
             yield
         except ClientError as error:
-            if self.cluster.name and not hasattr(error, "__notes__"):
+            about_arguments = isinstance(error, BadArgument) or getattr(error, "status", 0) == _INVALID
+            if self.cluster.name and not about_arguments and not hasattr(error, "__notes__"):
                 error.add_note(str(self.cluster))
             raise
 

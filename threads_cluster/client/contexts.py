@@ -265,10 +265,10 @@ def _selected(stated: settings.Settings) -> Context:
     known = load(stated)
     if known.selected:
         return known.by_name[known.selected].current()
-    error = Misconfigured("no cluster is chosen")
-    error.next = (
-        "start a local cluster with ./deploy-cluster.sh local, log in with cluster login URL, or set CLUSTER_URL"
-    )
     if known.by_name:
-        error.next = f"select a context with cluster context use NAME ({', '.join(sorted(known.by_name))})"
-    raise error
+        names = ", ".join(sorted(known.by_name))
+        raise Misconfigured(f"no cluster is chosen; select a context with cluster context use NAME ({names})")
+    raise Misconfigured(
+        "no cluster is chosen; start a local cluster with ./deploy-cluster.sh local, log in with cluster login URL, or"
+        " set CLUSTER_URL"
+    )

@@ -289,5 +289,6 @@ def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]
 
 
 def delete_membership() -> None:
-    """Delete all files of the membership."""
+    """Delete the files of the membership, and the context of the cluster."""
+    user_contexts.delete(FOLDER)
     shutil.rmtree(FOLDER, ignore_errors=True)
