@@ -6,6 +6,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from coordinator.background.aof import AofRewriter
 from jobs import marks
@@ -23,7 +24,7 @@ _MAX_REPEATS = 50
 #: Minimum number of new ranges before a mark is merged again, and number of rounds between two checks.
 _MERGE_AT, _MERGE_EVERY = 64, 10
 #: Number of rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
-_PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
+PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
 #: Number of rounds between two repairs of the wake-up signals.
 _WAKE_UPS_EVERY = 60
 
@@ -88,8 +89,8 @@ class Leader:
             self._try("redis' append-only file was not rewritten", self._rewrite_aof)
             if self._rounds % _MERGE_EVERY == 0:
                 self._merge_marks()
-            if self._rounds % _PRUNE_EVERY == 0:
-                self._store.usage.prune()
+            if self._rounds % PRUNE_EVERY == 0:
+                self._try("old usage was not deleted", self._store.usage.prune)
                 self._try("unused functions were not deleted", self._delete_libraries)
             if self._rounds % _RECOUNT_EVERY == 1:
                 self._try("stored bytes were not recounted", self._recount)
@@ -133,7 +134,7 @@ class Leader:
     def _merge_marks(self) -> None:
         for kind in registry.names():
             for name, mark in registry.definition(kind).mark_kinds.items():
-                self.merge_mark(kind, name, mark)
+                self._try(f"the mark {name} of {kind} was not merged", partial(self.merge_mark, kind, name, mark))
 
     def merge_mark(self, kind: str, name: str, mark: MarkKind) -> None:
         """Merge the adjacent ranges of a mark if their number has grown by 1/8 and 64 since the last merge.

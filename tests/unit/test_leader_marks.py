@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from coordinator.background import leader as leader_module
 from coordinator.background.leader import Leader
 from jobs import marks
 from jobs.kinds import registry
@@ -35,6 +38,19 @@ def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
     client.hset(where, mapping=dict.fromkeys((f"{10 * n + 5}-{10 * n + 10}" for n in range(300)), "null"))
     leader.merge_mark("collatz", "verified", mark)
     assert counting.reads == 2 and client.hlen(where) == 700
+    client.close()
+
+
+def test_a_broken_mark_does_not_stop_the_leader(any_redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_module, "PRUNE_EVERY", 10)
+    client, pruned = connection.connect(any_redis_url), []
+    store = Store(client)
+    monkeypatch.setattr(store.usage, "prune", lambda: pruned.append(True))
+    client.set(keys.mark("collatz", "verified"), "x")
+    leader = Leader(store)
+    for _ in range(10):
+        leader.run_once()
+    assert leader.is_leading and pruned
     client.close()
 
 
