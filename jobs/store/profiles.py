@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import RedisError
 from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
@@ -291,8 +291,9 @@ class Profiles(Part):
         return bool(self._functions.run_acknowledged("end_profile", profile_id, artifact))
 
     def read(self, ids: Sequence[str]) -> list[Profile]:
-        """Return profiles by ID. Profiles that do not exist are omitted."""
-        stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids))
+        """Return profiles by ID. Profiles that do not exist or are unreadable are omitted."""
+        commands = [("HGETALL", keys.profile(one)) for one in ids]
+        stored = unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
         return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 
 

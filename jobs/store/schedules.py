@@ -156,10 +156,11 @@ class Schedules(Part):
         self._functions.run("note_by_hand", schedule_id, run, job)
 
     def of_tenant(self, tenant: str) -> list[Schedule]:
-        """Return a tenant's schedules, sorted by name."""
+        """Return a tenant's schedules, sorted by name. Unreadable schedules are omitted."""
         [reply] = self._functions.read(("HGETALL", keys.schedules_of(tenant)))
         ids = list(texts(reply).values())
-        stored = self._functions.read(*(("HGETALL", keys.schedule(one)) for one in ids))
+        commands = [("HGETALL", keys.schedule(one)) for one in ids]
+        stored = unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
         found = [_schedule(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
         return sorted(found, key=lambda one: one.name)
 

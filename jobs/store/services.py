@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
 
@@ -345,16 +345,16 @@ class Services(Part):
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
-        """Return services by ID, in order. Services that do not exist are omitted.
+        """Return services by ID, in order. Services that do not exist or are unreadable are omitted.
 
         Services that are being deleted are included.
         """
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
-        replies = self._functions.read(*commands)
+        replies = unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
         return [
-            _service(one, texts(row), sum(map(int, asked)))
+            _service(one, texts(row), sum(map(int, asked or ())))
             for one, row, asked in zip(ids, replies[::2], replies[1::2], strict=True)
             if row
         ]

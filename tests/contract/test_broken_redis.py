@@ -255,3 +255,18 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     asyncio.run(play())
     assert client.scard("ct:broken") > 0 and SKIPS.counts.total() > skips
     client.close()
+
+
+@pytest.mark.parametrize("family", [keys.schedule, keys.service])
+def test_one_record_of_another_type_hides_no_other(family: keys.Family, any_redis_url: str) -> None:
+    client = connection.connect(any_redis_url)
+    names = keys.schedules_of if family is keys.schedule else keys.services_of
+    client.hset(names("default"), mapping={"bad": "b", "good": "g"})
+    client.set(family("b"), "x")
+    client.hset(family("g"), mapping={"tenant": "default", "name": "good", "engine": "http"})
+    store = Store(client)
+    found = store.schedules.of_tenant("default") if family is keys.schedule else store.services.of_tenant("default")
+    assert [one.name for one in found] == ["good"]
+    with pytest.raises(connection.ResponseError, match=f"HGETALL {family('b')}"):
+        store.functions.read(("HGETALL", family("b")))
+    client.close()

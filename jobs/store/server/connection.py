@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -171,6 +171,11 @@ def wrong_type(error: object) -> bool:
     return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
 
 
+def wrong_type_of(command: Sequence[Any]) -> ResponseError:
+    """Return an error that names the command and its key, whose type does not match."""
+    return ResponseError(f"WRONGTYPE {' '.join(map(str, command[:2]))}: another type of key")
+
+
 def refusal(text: str) -> RedisError | None:
     """Return the exception that matches Redis' error message, or None."""
     for beginning, error in _REFUSALS.items():
@@ -252,7 +257,7 @@ class _Redis(redis.Redis):
             return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
         except ResponseError as error:
             if wrong_type(error) and arguments[0] != "FCALL":
-                raise ResponseError(f"WRONGTYPE {' '.join(map(str, arguments[:2]))}: another type of key") from error
+                raise wrong_type_of(arguments) from error
             raise
 
 

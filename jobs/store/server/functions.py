@@ -21,6 +21,8 @@ from jobs.store.server.connection import (
     LoadDenied,
     NameTaken,
     ResponseError,
+    wrong_type,
+    wrong_type_of,
 )
 from jobs.store.server.library import Library, Setting, make_library
 
@@ -174,9 +176,9 @@ class Functions:
         This also works if Redis is full.
         """
         replies = self.replies(*commands) if commands else []
-        for reply in replies:
+        for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
-                raise reply
+                raise wrong_type_of(command) if wrong_type(reply) else reply
         return replies
 
     def replies(self, *commands: Sequence[str]) -> list[Any]:
