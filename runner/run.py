@@ -79,6 +79,8 @@ class Run:
         self._attempts: list[int] = []
         self._values: list[Any] = []
         self._value_bytes = 0
+        #: Paths of new files that the finished units did not keep.
+        self._new_files: list[str] = []
         self._helped_at = 0.0
         #: True while the program is suspended.
         self._suspended = False
@@ -304,6 +306,8 @@ class Run:
         try:
             if failed is None:
                 failed, value = self._read_value(ended)
+            if failed is None and not self._command.outputs:
+                self._new_files += self.place.folder.new_files()
             self.place.keep(self._unit, recorder, self._command.outputs)
             self.place.restore()
         except OSError as error:
@@ -441,7 +445,9 @@ class Run:
         return Computed(upto=self._unit, partial=partial, seconds=seconds), encode(partial)
 
     def _partial(self) -> Partial:
-        return program.finished_partial(self._first, self.host.worker, self._ms, self._attempts, self._values)
+        return program.finished_partial(
+            self._first, self.host.worker, self._ms, self._attempts, self._values, self._new_files
+        )
 
     def _upload(self, units: list[int]) -> None:
         """Upload the output files of several units as one artifact of the job.
@@ -468,7 +474,7 @@ class Run:
 
     def _forget_finished(self) -> None:
         self._unit = self._first
-        self._ms, self._attempts, self._values = [], [], []
+        self._ms, self._attempts, self._values, self._new_files = [], [], [], []
 
     def _commit_and_go_on(self) -> int:
         """Commit the finished units and continue with the current unit. Return the number of partials waiting to be
@@ -490,7 +496,7 @@ class Run:
         self._task.grant = replace(self._task.grant, lo=self._unit, errors=0)
         self._task.went_on = True
         self._first, self._began = self._unit, time.monotonic()
-        self._ms, self._attempts, self._values, self._value_bytes = [], [], [], 0
+        self._ms, self._attempts, self._values, self._new_files, self._value_bytes = [], [], [], [], 0
         return committed.parts
 
     def _fail(self, failed: Failure) -> None:

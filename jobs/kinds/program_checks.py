@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.kinds import program_texts as texts
+from jobs.kinds.program_partials import MAX_NAME, MOST_NAMES
 from jobs.models import Partial
 
 #: Maximum duration of a unit in milliseconds, maximum number of attempts, and maximum size of a value in bytes of JSON.
 _MAX_MS, _MAX_ATTEMPTS, _MAX_VALUE = 400 * 86_400_000, 1_000_000, 8 << 10
+#: Maximum number of new files in a partial result.
+_MAX_FILES = 1_000_000_000
 _FIELDS = {"lo", "worker", "ms", "attempts"}
 
 
 def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
     """Return why a partial result does not cover the units lo..hi-1 on this worker, or an empty string."""
     runs = partial.get("runs")
-    if set(partial) != {"runs"} or not isinstance(runs, list):
-        return "must be an object whose only field is runs"
+    if set(partial) - {"new_files"} != {"runs"} or not isinstance(runs, list):
+        return "must be an object with the fields runs and, optionally, new_files"
+    if not _are_new_files(partial.get("new_files")):
+        return f"new_files must have a count, and up to {MOST_NAMES} names of up to {MAX_NAME} characters"
     at = lo
     for run in runs:
         if not _is_run(run) or run["worker"] != worker:
@@ -25,6 +30,20 @@ def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
             return f"the next run must start at unit {at}; got {run['lo']}"
         at += len(run["ms"])
     return "" if at == hi else f"its runs must end before unit {hi}; they end before {at}"
+
+
+def _are_new_files(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, dict) or set(value) != {"count", "names"} or type(value["count"]) is not int:
+        return False
+    names = value["names"]
+    return (
+        1 <= value["count"] <= _MAX_FILES
+        and isinstance(names, list)
+        and len(names) <= MOST_NAMES
+        and all(isinstance(name, str) and len(name) <= MAX_NAME and texts.is_unicode(name) for name in names)
+    )
 
 
 def _is_run(run: Any) -> bool:

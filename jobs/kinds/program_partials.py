@@ -6,7 +6,7 @@ A partial result consists of runs. A run covers consecutive units that exited wi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from statistics import median_low
 from typing import Any
@@ -15,10 +15,24 @@ from jobs.kinds.contract import FinishedUnit
 from jobs.models import Partial
 
 _MS = 1000
+#: Maximum number of paths in a partial result, and maximum length of each in characters.
+MOST_NAMES, MAX_NAME = 3, 200
+
+
+def describe_new_files(paths: Sequence[str]) -> Partial:
+    """Return the field of a partial result about new files that were not kept. It is omitted if there are none."""
+    names = sorted({path.encode(errors="replace").decode()[:MAX_NAME] for path in paths})[:MOST_NAMES]
+    return {"new_files": {"count": len(paths), "names": names}} if paths else {}
+
+
+def _merge_new_files(left: Partial, right: Partial) -> Partial:
+    several = [partial["new_files"] for partial in (left, right) if "new_files" in partial]
+    names = sorted({name for each in several for name in each["names"]})[:MOST_NAMES]
+    return {"new_files": {"count": sum(each["count"] for each in several), "names": names}} if several else {}
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Merge two partial results: sort their runs by unit, and join adjacent runs of the same worker.
+    """Merge two partial results: sort their runs by unit, join adjacent runs of the same worker, and add new files.
 
     Raises ValueError if a unit would count twice.
     """
@@ -31,7 +45,7 @@ def merge(left: Partial, right: Partial) -> Partial:
             _append(joined[-1], run)
         else:
             joined.append({name: list(column) if isinstance(column, list) else column for name, column in run.items()})
-    return {"runs": joined}
+    return {"runs": joined} | _merge_new_files(left, right)
 
 
 def _end(run: dict[str, Any]) -> int:
@@ -83,4 +97,5 @@ def result(partial: Partial) -> dict[str, Any]:
         },
         "attempts": sum(sum(run["attempts"]) for run in runs),
         "workers": dict(sorted(workers.items())),
+        **{name: partial[name] for name in ("new_files",) if name in partial},
     }

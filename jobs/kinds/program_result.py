@@ -22,5 +22,12 @@ SCHEMA: dict[str, Any] = {
         },
         "attempts": {**_COUNT, "title": "Total number of attempts"},
         "workers": {"type": "object", "title": "Units per runner", "additionalProperties": _COUNT},
+        "new_files": {
+            "type": "object",
+            "title": "New files that were not kept, because the job declares no outputs",
+            "additionalProperties": False,
+            "required": ["count", "names"],
+            "properties": {"count": _COUNT, "names": {"type": "array", "items": {"type": "string"}}},
+        },
     },
 }

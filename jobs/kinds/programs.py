@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.kinds import program_arguments
+from jobs.kinds import program_arguments, program_partials
 from jobs.kinds import program_texts as texts
 from jobs.kinds.program_arguments import Argument
 from jobs.models import Partial, Spec
@@ -84,10 +84,18 @@ def retry_delay_ms(spec: Spec, attempt: int, dice: float) -> int:
 
 
 def finished_partial(
-    lo: int, worker: str, ms: Sequence[int], attempts: Sequence[int], values: Sequence[Any] | None = None
+    lo: int,
+    worker: str,
+    ms: Sequence[int],
+    attempts: Sequence[int],
+    values: Sequence[Any] | None = None,
+    new_files: Sequence[str] = (),
 ) -> Partial:
-    """Return the partial result of consecutive units that exited with code 0 on one worker. The first unit is `lo`."""
+    """Return the partial result of consecutive units that exited with code 0 on one worker. The first unit is `lo`.
+
+    `new_files` are paths of files that the units created and that were not kept.
+    """
     run = {"lo": lo, "worker": worker, "ms": list(ms), "attempts": list(attempts)}
     if values is not None and any(value is not None for value in values):
         run["values"] = list(values)
-    return {"runs": [run]}
+    return {"runs": [run]} | program_partials.describe_new_files(new_files)

@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from runner.commands import RESULT
@@ -15,6 +16,8 @@ from runner.files import globs
 
 #: Maximum size in bytes of a program's value.
 LARGEST_VALUE = 1 << 20
+#: Maximum number of paths in the working directory that are searched for new files.
+MOST_ENTRIES = 10_000
 #: Maximum depth of nested folders that `walk` reads.
 _DEPTH = 200
 #: Maximum length in bytes of a path in the working directory. Linux allows 4095 for the complete path.
@@ -158,6 +161,20 @@ class Folder:
                 (into / path).parent.mkdir(parents=True, exist_ok=True)
                 (self.path / path).rename(into / path)
 
+    def new_files(self) -> list[str]:
+        """Return paths of files that a unit created, among the first MOST_ENTRIES paths of the working directory.
+
+        Hidden files and caches of Python are omitted.
+        """
+        if not self._is_there():
+            return []
+        found: list[str] = []
+        with contextlib.suppress(TooDeep, OSError):
+            for path, entry in islice(walk(self.path, into=_is_visible), MOST_ENTRIES):
+                if not self._is_ours(path) and _is_visible(path) and entry.is_file(follow_symlinks=False):
+                    found.append(path)
+        return found
+
     def _is_input(self, path: str, found: os.stat_result) -> bool:
         return self._marks.get(path) == _mark(found)
 
@@ -187,6 +204,11 @@ def walk(top: Path, into: Callable[[str], bool] = lambda path: True) -> Iterator
 def _is_near(path: str) -> bool:
     """Return True if the depth and the length of a folder's path are within the limits of `walk`."""
     return path.count("/") <= _DEPTH and len(os.fsencode(path)) <= _LONGEST
+
+
+def _is_visible(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return not name.startswith(".") and name != "__pycache__"
 
 
 def _make_listable(folder: Path) -> Path:

@@ -362,7 +362,7 @@ RUN = {"lo": 2, "worker": "w", "ms": [5, 6], "attempts": [1, 2], "values": [None
         ([{**RUN, "values": {}}], "an entry per unit"),
         ([{**RUN, "more": 1}], "an entry per unit"),
         ([7], "an entry per unit"),
-        ({"lo": 2}, "only field is runs"),
+        ({"lo": 2}, "with the fields runs"),
     ],
 )
 def test_a_partial_of_programs_is_of_the_units_of_its_lease(
@@ -377,7 +377,12 @@ def test_a_partial_of_programs_is_of_the_units_of_its_lease(
     for text in (json.dumps({"runs": runs}), json.dumps({"runs": runs}).replace('"runs"', '"\\u0072uns"')):
         with pytest.raises(CoordinatorRejects, match=rf"partial: .*{re.escape(words)}"):
             worker.api.call("commit", {**body, "partial": encode_base64(text.encode())})
-    honest = encode_base64(json.dumps({"runs": [RUN]}).encode())
+    for files in (7, {"count": 0, "names": []}, {"count": 9, "names": ["a"] * 4}, {"count": 1, "names": ["a" * 201]}):
+        text = json.dumps({"runs": [RUN], "new_files": files})
+        with pytest.raises(CoordinatorRejects, match="partial: new_files must have a count"):
+            worker.api.call("commit", {**body, "partial": encode_base64(text.encode())})
+    files = {"count": 9, "names": ["a", "b"]}
+    honest = encode_base64(json.dumps({"runs": [RUN], "new_files": files}).encode())
     assert worker.api.call("commit", {**body, "partial": honest})["answer"]["merged"]
     assert worker.api.call("commit", {**body, "partial": honest})["answer"]["merged"], "its answer was lost"
 

@@ -33,7 +33,8 @@ def leases(draw: st.DrawFn) -> list[Partial]:
     for lo, hi in itertools.pairwise(cuts):
         worker = draw(st.sampled_from(WORKERS))
         ms, attempts, values = zip(*(row(unit, worker) for unit in range(lo, hi)), strict=True)
-        found.append(program.finished_partial(lo, worker, ms, attempts, values))
+        files = [f"{unit:03}.txt" for unit in range(lo, hi) if unit % 5 == 2]
+        found.append(program.finished_partial(lo, worker, ms, attempts, values, files))
     return draw(st.permutations(found))
 
 
@@ -57,6 +58,8 @@ def test_every_unit_is_counted_once(parts: list[Partial]) -> None:
         assert (round(unit.seconds * 1000), unit.attempts, unit.value) == row(unit.unit, unit.worker)
     assert sum(hi - lo for lo, hi in partials.finished_ranges(whole)) == UNITS
     result = partials.result(whole)
+    files = [f"{unit:03}.txt" for unit in range(UNITS) if unit % 5 == 2]
+    assert result["new_files"] == {"count": len(files), "names": files[:3]}
     assert result["units"] == sum(result["workers"].values()) == UNITS
     assert result["attempts"] == sum(row(unit, "")[1] for unit in range(UNITS))
     assert result["seconds"] == {
@@ -95,5 +98,5 @@ def test_a_result_of_nothing_has_no_times() -> None:
         "attempts": 0,
         "workers": {},
     }
-    assert set(partials.result({})) == set(SCHEMA["properties"])
+    assert set(partials.result({})) == set(SCHEMA["required"])
     assert list(partials.finished_units({}, 0, 5)) == []

@@ -20,10 +20,11 @@ from jobs.store.work.leases import Grant, Merge
 from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
-from runner.files import inputs
+from runner.files import folders, inputs
 from runner.files.cache import FileCache
 from runner.files.directories import Places
 from runner.files.environments import LONGEST_LIST, Environments
+from runner.files.folders import Folder
 from runner.files.inputs import Inputs
 from runner.files.working_directory import Workplace
 from runner.files.workspaces import Workspaces
@@ -149,8 +150,8 @@ class Bench:
     def run(self, command: Any, lo: int = 0, hi: int = 1, **more: Any) -> tuple[int, dict[str, Any]]:
         """Run a lease. Return its progress and the run of its partial."""
         computed, encoded = self.lane.compute(self.task(command, lo, hi, **more))
-        partial = json.loads(encoded)
-        return computed.upto, partial["runs"][0] if partial else {}
+        self.partial = json.loads(encoded)
+        return computed.upto, self.partial["runs"][0] if self.partial else {}
 
     def fail(self, command: Any, lo: int = 0, hi: int = 1, **more: Any) -> tuple[Any, ...]:
         """Run a lease that fails, and return the failure."""
@@ -235,6 +236,35 @@ def test_a_program_finds_its_jobs_place_in_a_trace_unless_it_names_another() -> 
     assert commands.environment(job, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "00-a-b-01"
     own = commands.parse({"total": 1, "env": {"TRACEPARENT": "mine"}})
     assert commands.environment(own, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "mine"
+
+
+CREATES = "mkdir -p out .cache __pycache__; touch a.txt b-$CLUSTER_UNIT.txt out/c.txt .cache/d __pycache__/e .hidden"
+
+
+def test_new_files_that_a_job_without_outputs_does_not_keep_are_counted(bench: Bench) -> None:
+    bench.run(CREATES, 0, 2)
+    assert bench.partial["new_files"] == {"count": 6, "names": ["a.txt", "b-0.txt", "b-1.txt"]}
+    bench.run(CREATES, outputs=["*.csv"])
+    assert "new_files" not in bench.partial, "the job has selected its outputs"
+    bench.run("touch .hidden; echo 1 > $CLUSTER_RESULT")
+    assert "new_files" not in bench.partial
+
+
+def test_files_of_the_job_are_not_new_and_the_search_for_new_ones_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path / "home")
+    folder.fill(["in", "in/a.txt"], lambda path: (folder.path / path).mkdir() if path == "in" else touch(folder, path))
+    touch(folder, "in/b.txt")
+    assert folder.new_files() == ["in/b.txt"]
+    for number in range(30):
+        touch(folder, f"{number}.txt")
+    monkeypatch.setattr(folders, "MOST_ENTRIES", 20)
+    assert 18 <= len(folder.new_files()) <= 20
+
+
+def touch(folder: Folder, path: str) -> None:
+    (folder.path / path).touch()
 
 
 def test_a_unit_that_fails_is_failed_after_what_finished_before_it_is_committed(bench: Bench) -> None:
