@@ -17,12 +17,13 @@ import httpx
 import pytest
 
 from tests.unit.artifact_bench import sha_of
-from tests.unit.cluster_fake import problem
+from tests.unit.cluster_fake import complete, problem
 from tests.unit.programs_fake import END, EVENTS, FOLLOW, UNITS, Ran, event, page, unit
 from threads_cluster import errors, terminal
 from threads_cluster.cli import main as cli
 from threads_cluster.cli import running
 from threads_cluster.client import api, output, programs, trees
+from threads_protocol.answers import jobs
 
 
 @dataclass
@@ -250,6 +251,23 @@ def test_without_a_runner_it_says_so_at_once_and_waits(fake: Ran, run: Run) -> N
     ran = run("run", "--no-files", "--no-wait", "--", "true")
     assert (ran.code, ran.out) == (0, b"j1\n")
     assert because.encode() in ran.err and b"cluster logs j1 -f" in ran.err
+
+
+def test_new_files_that_were_not_kept_are_noted(fake: Ran, run: Run) -> None:
+    found: dict[str, Any] = {"count": 5, "names": ["a.txt", "b.txt", "out/c.txt"]}
+    text = b"5 new files were not kept (a.txt, b.txt, out/c.txt, ...); declare outputs with -o\n"
+    seconds = dict.fromkeys(("sum", "least", "most", "median"), 0.1)
+    result = {"units": 1, "seconds": seconds, "attempts": 1, "workers": {"runner-1": 1}, "new_files": found}
+    fake.on("GET", "/api/jobs/j1/result", complete(jobs.Result, job_id="j1", partial=False, result=result))
+    fake.on("GET", "/api/jobs/j1", fake.job("done"))
+    assert run(*BARE, "true").err == b"cluster: " + text
+    assert run("watch", "j1").err.count(text) == 1
+    ran = run("submit", "command", "--wait", "--", "true")
+    assert ran.err.count(b"note: " + text) == 1 and b"new_files" not in ran.out
+    assert run("run", "--no-files", "--quiet", "--", "true").err == b""
+    assert run("run", "--no-files", "-o", "*.csv", "--", "true").err.count(b"new file") == 0
+    found |= {"count": 1, "names": ["a.txt"]}
+    assert b"1 new file was not kept (a.txt); declare outputs with -o\n" in run(*BARE, "true").err
 
 
 # -- run: Ctrl-C -------------------------------------------------------------------------------------------------------

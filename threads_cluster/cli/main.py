@@ -136,13 +136,14 @@ def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
 @app.command(epilog=_EXIT_CODES)
 def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Watch a job until it ends. Ctrl-C stops watching; the job continues."""
-    from threads_cluster.cli import watching
+    from threads_cluster.cli import running, watching
 
     if as_json:
         job = _print_events(ctx.obj.cluster, job_id)
     else:
         job = watching.wait_for_end(ctx.obj, job_id, soon=True)
         show.say(show.ended_line(job))
+        running.note_new_files(ctx.obj, job)
         if job["state"] == "done":
             show.say(f"Print its result with: cluster result {job_id}")
     raise typer.Exit(watching.exit_code(job))

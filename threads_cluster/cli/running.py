@@ -183,8 +183,10 @@ class Unit:
         return row
 
 
-def run(session: Session, job_id: str) -> tuple[Json, int]:
+def run(session: Session, job_id: str, *, quiet: bool = False) -> tuple[Json, int]:
     """Print the output of a job's only unit until the unit ends. Return the unit and the exit code.
+
+    With `quiet`, print no note about new files that were not kept.
 
     Ctrl-C, SIGTERM and SIGHUP cancel the job. A second Ctrl-C raises StoppedWaiting.
     """
@@ -200,6 +202,8 @@ def run(session: Session, job_id: str) -> tuple[Json, int]:
             with suppress(errors.ClientError):
                 session.cluster.cancel(job_id)
             raise
+    if not quiet:
+        note_new_files(session, job)
     return row, program_exit_code(job, row)
 
 
@@ -212,6 +216,25 @@ def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
         raise StoppedWaiting(describe_remaining(session, job_id)) from None
     note(f"job {job_id} is {state} and has no running processes")
     return row
+
+
+def describe_new_files(result: Mapping[str, Any]) -> str:
+    """Describe the new files of a job's programs that were not kept, or return an empty string if there are none."""
+    if not (found := result.get("new_files")):
+        return ""
+    count, names = found["count"], ", ".join(found["names"])
+    more = ", ..." if count > len(found["names"]) else ""
+    what = "1 new file was" if count == 1 else f"{count:,} new files were"
+    return f"{what} not kept ({names}{more}); declare outputs with -o"
+
+
+def note_new_files(session: Session, job: Mapping[str, Any]) -> None:
+    """Print a note about new files that a finished job did not keep. Does nothing if its result cannot be read."""
+    if job["type"] != "command" or job["state"] != "done":
+        return
+    with suppress(errors.ClientError):
+        if text := describe_new_files(session.cluster.result(job["job_id"])["result"]):
+            note(text)
 
 
 def cancel(session: Session, job_id: str) -> None:

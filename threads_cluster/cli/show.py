@@ -19,6 +19,8 @@ ROWS = 10
 SLACK = 3
 #: Maximum number of sections that are printed of a list, such as the cells of a sweep.
 SECTIONS = 4
+#: Parts of a result that its summary omits. The user has set the parameters, and a note describes new files.
+_OMITTED = frozenset({"parameters", "new_files"})
 #: Maximum number of lines in the summary of a result.
 SUMMARY_LINES = 40
 #: Maximum number of paths that are printed of an artifact.
@@ -127,13 +129,13 @@ def summary(answer: Mapping[str, Any]) -> None:
     Parameters and long tables are omitted, and at most SUMMARY_LINES lines are printed.
     """
     whole = answer["result"]
-    kept = _without_tables({name: part for name, part in whole.items() if name != "parameters"}) if whole else whole
+    kept = _without_tables({name: part for name, part in whole.items() if name not in _OMITTED}) if whole else whole
     with redirect_stdout(io.StringIO()) as text:
         result({**answer, "result": kept})
     lines = text.getvalue().splitlines()
     for each in lines[:SUMMARY_LINES]:
         print(each)
-    if len(lines) > SUMMARY_LINES or kept != whole:
+    if len(lines) > SUMMARY_LINES or any(kept.get(name) != whole[name] for name in whole if name != "new_files"):
         sys.stdout.flush()
         say(f"Print the complete result with: cluster result {answer['job_id']}")
 

@@ -148,7 +148,7 @@ def run(
         return
     from threads_cluster.cli import running
 
-    row, code = running.run(session, job_id)
+    row, code = running.run(session, job_id, quiet=quiet or bool(program.outputs))
     if program.outputs:
         _fetch(session, row, folder or Path.cwd(), quiet=quiet)
     if code == _NOT_FOUND and isinstance(program.command, list) and len(program.command) == 1:

@@ -244,7 +244,7 @@ def _starts(answer: Json) -> str:
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:
     """Wait until a job ends and print its result. Raises Exit if the job failed."""
-    from threads_cluster.cli import watching
+    from threads_cluster.cli import running, watching
 
     if not as_json:
         show.say(f"job {job_id}")
@@ -256,6 +256,8 @@ def finish(session: Session, job_id: str, *, as_json: bool) -> None:
         show.say(show.ended_line(job))
         if answer:
             show.summary(answer)
+            if new_files := running.describe_new_files(answer["result"]):
+                show.say(f"note: {new_files}")
     if watching.exit_code(job):
         if job["type"] in _OWN and not as_json:
             show.say(
