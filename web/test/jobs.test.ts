@@ -3,15 +3,15 @@ import { loadKinds, jobProblem, watchJob } from "../src/lib/jobs";
 import { storeJob, connection, forgetJob } from "../src/lib/live";
 import { Problem, type Job } from "../src/lib/api";
 
-const asked: string[] = [];
+const requests: string[] = [];
 let status = 404;
 
 beforeEach(() => {
   vi.useFakeTimers();
-  asked.length = 0;
+  requests.length = 0;
   vi.stubGlobal("window", globalThis);
   vi.stubGlobal("fetch", async (path: string) => {
-    asked.push(path);
+    requests.push(path);
     const body = status === 200 ? { job_id: path.split("/").at(-1), state: "done" } : { detail: `no ${path}` };
     const answer = new Response(JSON.stringify(body), { status });
     Object.defineProperty(answer, "url", { value: `http://127.0.0.1${path}` });
@@ -32,7 +32,7 @@ test("a job that does not exist is asked for once, however often it is watched, 
   await settled();
   for (let time = 0; time < 20; time += 1) watchJob("unknown").value;
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked).toEqual(["/api/jobs/unknown"]);
+  expect(requests).toEqual(["/api/jobs/unknown"]);
   expect(jobProblem("unknown").value?.status).toBe(404);
 });
 
@@ -45,7 +45,7 @@ test("what many parts of a page need is asked for once", async () => {
   await Promise.all([...lists, loadKinds()]);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(views.map((view) => view.value?.job_id)).toEqual(Array(5).fill("wanted"));
-  expect(asked.toSorted()).toEqual(["/api/job-types", "/api/jobs/wanted"]);
+  expect(requests.toSorted()).toEqual(["/api/job-types", "/api/jobs/wanted"]);
 });
 
 test("a job of which nobody could tell is asked for again once the cluster answers", async () => {
@@ -55,11 +55,11 @@ test("a job of which nobody could tell is asked for again once the cluster answe
   expect(jobProblem("later").value?.status).toBe(503);
   connection.value = "reconnecting";
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked.length).toBe(1);
+  expect(requests.length).toBe(1);
   status = 200;
   connection.value = "live";
   await vi.advanceTimersByTimeAsync(1000);
-  expect([asked.length, job.value?.job_id, jobProblem("later").value]).toEqual([2, "later", undefined]);
+  expect([requests.length, job.value?.job_id, jobProblem("later").value]).toEqual([2, "later", undefined]);
 });
 
 test("a job that was deleted is missing, not awaited", async () => {
@@ -69,8 +69,8 @@ test("a job that was deleted is missing, not awaited", async () => {
   expect(job.value?.state).toBe("done");
   forgetJob("doomed", new Problem(404, "Deleted", "job doomed was deleted"));
   expect([job.value, jobProblem("doomed").value?.detail]).toEqual([undefined, "job doomed was deleted"]);
-  asked.length = 0;
+  requests.length = 0;
   watchJob("doomed").value;
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
 });

@@ -20,9 +20,9 @@ test.each([
   ["rack-001.example.test/3", 11, "rack-…est/3"],
   ["rack-001", 2, "r…"],
   ["rack-001", 1, "…"],
-])("the name %s in %s letters is %s", (name, most, expected) => {
-  expect(shortenMiddle(name, most)).toBe(expected);
-  expect(expected.length).toBeLessThanOrEqual(most);
+])("the name %s in %s letters is %s", (name, max, expected) => {
+  expect(shortenMiddle(name, max)).toBe(expected);
+  expect(expected.length).toBeLessThanOrEqual(max);
 });
 
 test("a moment has its day unless it is today, and its year unless it is this one", () => {

@@ -10,7 +10,7 @@ function text(head: object, samples: readonly object[]): string {
 
 /** Return ten seconds of samples of a host with this share of busy cores. */
 function busy(share: number, count = 101): object[] {
-  return Array.from({ length: count }, (_, place) => ({ t: place / 10, cpu: share * 4 * (place / 10), m: 2 ** 30 }));
+  return Array.from({ length: count }, (_, index) => ({ t: index / 10, cpu: share * 4 * (index / 10), m: 2 ** 30 }));
 }
 
 test("use is the growth of core-seconds over time and cores", () => {
@@ -25,7 +25,7 @@ test("use is the growth of core-seconds over time and cores", () => {
 });
 
 test("a figure that is left out is as before, and a line that was cut off is none", () => {
-  const samples = busy(0.5).map((each, place) => (place % 2 ? { t: place / 10 } : each));
+  const samples = busy(0.5).map((each, index) => (index % 2 ? { t: index / 10 } : each));
   const cut = `${text(HEAD, samples)}{"t": 10.1, "cp`;
   const [one] = analyzeRecordings(parseRecording(cut))?.devices ?? [];
   expect(one?.samples).toBe(101);
@@ -44,7 +44,7 @@ test("a hole between samples is not known, and a second recording goes on behind
 
 test("GPUs have their own figures, and watts become joules", () => {
   const head = { ...HEAD, gpus: [{ uuid: "GPU-1", index: 0, name: "A GPU" }] };
-  const samples = busy(0).map((each, place) => ({ ...each, gpus: place === 0 ? { "GPU-1": { u: 0.5, w: 100 } } : {} }));
+  const samples = busy(0).map((each, index) => ({ ...each, gpus: index === 0 ? { "GPU-1": { u: 0.5, w: 100 } } : {} }));
   const [gpu, host] = analyzeRecordings(parseRecording(text(head, samples)))?.devices ?? [];
   expect([gpu?.title, gpu?.mean, gpu?.watts]).toEqual(["one GPU 0", 0.5, 100]);
   expect(gpu?.joules).toBeCloseTo(1000, 6);

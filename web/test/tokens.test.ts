@@ -28,8 +28,8 @@ test.each([
   const colors = depths(dark);
   expect(colors.length).toBe(6);
   for (const color of colors) expect(contrast(color, ground)).toBeGreaterThan(3);
-  for (const [place, color] of colors.slice(1).entries()) {
-    const before = colors[place] as number[];
+  for (const [index, color] of colors.slice(1).entries()) {
+    const before = colors[index] as number[];
     expect(Math.hypot(...color.map((part, at) => part - (before[at] as number)))).toBeGreaterThan(60);
   }
 });

@@ -112,7 +112,7 @@ test("a graph is laid out anew only when it has changed", () => {
   const moved = FAILED.map((each) => ({ ...each, state: "done", progress: 1 }));
   expect(updateStructure(before, moved)).toBe(before);
   expect(updateStructure(before, moved.slice(1))).not.toBe(before);
-  const other = moved.map((each, place) => (place === 4 ? { ...each, after_any: ["tune"] } : each));
+  const other = moved.map((each, index) => (index === 4 ? { ...each, after_any: ["tune"] } : each));
   expect(updateStructure(before, other)).not.toBe(before);
   expect(updateStructure(undefined, moved).graph.size).toBe(6);
 });

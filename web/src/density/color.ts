@@ -57,12 +57,12 @@ export interface ColorScale {
 }
 
 /** Return the position of a cell's value on the color scale. */
-export function scalePosition(value: number, { mode, min: least, max: most }: ColorScale): number {
+export function scalePosition(value: number, { mode, min, max }: ColorScale): number {
   if (mode === "count") {
-    const low = Math.log1p(least);
-    return (Math.log1p(value) - low) / (Math.log1p(Math.max(1, most)) - low);
+    const low = Math.log1p(min);
+    return (Math.log1p(value) - low) / (Math.log1p(Math.max(1, max)) - low);
   }
-  return (value - least) / Math.max(1, most - least);
+  return (value - min) / Math.max(1, max - min);
 }
 
 /** Return the color of a nonempty cell. */

@@ -107,10 +107,10 @@ class GlPainter implements Painter {
     this.filled = gl.createVertexArray();
     this.buffers = [gl.createBuffer(), gl.createBuffer()];
     gl.bindVertexArray(this.filled);
-    for (const [place, buffer] of this.buffers.entries()) {
+    for (const [index, buffer] of this.buffers.entries()) {
       gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
-      gl.enableVertexAttribArray(place);
-      gl.vertexAttribIPointer(place, 1, gl.UNSIGNED_SHORT, 0, 0);
+      gl.enableVertexAttribArray(index);
+      gl.vertexAttribIPointer(index, 1, gl.UNSIGNED_SHORT, 0, 0);
     }
   }
 
@@ -153,8 +153,8 @@ class GlPainter implements Painter {
 
   private draw({ delays, values, left, step, low, high, size }: Points): void {
     const { gl, pointProgram: program } = this;
-    for (const [place, data] of [delays, values].entries()) {
-      gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[place] as WebGLBuffer);
+    for (const [index, data] of [delays, values].entries()) {
+      gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[index] as WebGLBuffer);
       gl.bufferData(gl.ARRAY_BUFFER, data, gl.STREAM_DRAW);
     }
     gl.uniform2f(gl.getUniformLocation(program, "x"), left, step);
@@ -163,10 +163,10 @@ class GlPainter implements Painter {
     gl.drawArrays(gl.POINTS, 0, delays.length);
   }
 
-  private dress(program: WebGLProgram, { mode, min: least, max: most, isDark: dark }: ColorScale): void {
+  private dress(program: WebGLProgram, { mode, min, max, isDark: dark }: ColorScale): void {
     const { gl } = this;
     gl.uniform1i(gl.getUniformLocation(program, "mode"), MODES[mode]);
-    gl.uniform2f(gl.getUniformLocation(program, "bounds"), least, most);
+    gl.uniform2f(gl.getUniformLocation(program, "bounds"), min, max);
     gl.uniform2f(gl.getUniformLocation(program, "part"), ...scaleRange(dark));
   }
 

@@ -9,14 +9,14 @@ const TABLE_SIZE = 255;
 
 /** Return a function from a cell's value to its pixel (little-endian RGBA). */
 function createPixelTable(look: ColorScale): (value: number) => number {
-  const place = (value: number) =>
+  const tableIndex = (value: number) =>
     look.mode === "class" ? value : Math.round(TABLE_SIZE * Math.min(1, Math.max(0, scalePosition(value, look))));
   const plain: ColorScale = look.mode === "class" ? look : { ...look, mode: "value", min: 0, max: TABLE_SIZE };
   const pixels = Int32Array.from({ length: TABLE_SIZE + 1 }, (_, each) => {
     const [red, green, blue] = cellColor(each, plain);
     return (255 << 24) | (blue << 16) | (green << 8) | red;
   });
-  return (value) => pixels[place(value)] as number;
+  return (value) => pixels[tableIndex(value)] as number;
 }
 
 class FlatPainter implements Painter {
@@ -50,11 +50,11 @@ class FlatPainter implements Painter {
     const { context } = this;
     const { height } = context.canvas;
     for (const { delays, values, left, step, low, high, size } of all) {
-      for (const [place, delay] of delays.entries()) {
-        context.fillStyle = cssColor(cellColor(values[place] as number, look));
+      for (const [index, delay] of delays.entries()) {
+        context.fillStyle = cssColor(cellColor(values[index] as number, look));
         context.beginPath();
         context.arc(
-          left + place * step,
+          left + index * step,
           height - ((delay + 0.5 - low) * height) / (high - low),
           size / 2,
           0,

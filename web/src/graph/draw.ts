@@ -152,13 +152,13 @@ function isBoxVisible({ x, y }: Layout, box: number, { left, right, top, bottom 
 
 function isEdgeVisible(points: Float32Array, { left, right, top, bottom }: VisibleArea): boolean {
   if ((points[0] as number) > right || (points.at(-2) as number) < left) return false;
-  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  let [min, max] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (let at = 1; at < points.length; at += 2) {
     const y = points[at] as number;
-    if (y < least) least = y;
-    if (y > most) most = y;
+    if (y < min) min = y;
+    if (y > max) max = y;
   }
-  return most >= top && least <= bottom;
+  return max >= top && min <= bottom;
 }
 
 function tracePath(context: CanvasRenderingContext2D, points: Float32Array, isCurved: boolean): void {

@@ -157,12 +157,12 @@ export function computeLayout(graph: Graph): Layout {
       y,
     );
   const tops = [...y, ...[...middle].slice(size)];
-  const top = tops.reduce((least, each) => Math.min(least, each), Number.POSITIVE_INFINITY);
+  const top = tops.reduce((min, each) => Math.min(min, each), Number.POSITIVE_INFINITY);
   for (let vertex = 0; vertex < size; vertex += 1) y[vertex] = Math.round((y[vertex] as number) - top);
   const edges = createEdges(graph, net, bands, middle, top, x, y);
   const rows = net.rows.map((row) => row.filter((vertex) => vertex < size));
-  const width = x.reduce((most, each) => Math.max(most, each + BOX.width), 0);
-  const height = y.reduce((most, each) => Math.max(most, each + BOX.height), 0);
+  const width = x.reduce((max, each) => Math.max(max, each + BOX.width), 0);
+  const height = y.reduce((max, each) => Math.max(max, each + BOX.height), 0);
   return { x, y, edges, rows, width, height };
 }
 

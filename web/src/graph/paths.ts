@@ -15,7 +15,7 @@ export function criticalPath({ order, parents }: Graph, weight: (vertex: number)
   const pathLength = (vertex: number) => length.get(vertex) ?? 0;
   const longest = (vertices: readonly number[]) =>
     vertices.reduce<number | undefined>(
-      (most, each) => (most === undefined || pathLength(each) > pathLength(most) ? each : most),
+      (max, each) => (max === undefined || pathLength(each) > pathLength(max) ? each : max),
       undefined,
     );
   for (const vertex of order) {

@@ -50,7 +50,7 @@ export function linkVertices(parents: readonly (readonly number[])[]): Graph {
   }
   for (let vertex = 0; order.length < size && vertex < size; vertex += 1)
     if (missingParents[vertex]) order.push(vertex);
-  return { size, parents, children, order, layer, layers: layer.reduce((most, each) => Math.max(most, each), -1) + 1 };
+  return { size, parents, children, order, layer, layers: layer.reduce((max, each) => Math.max(max, each), -1) + 1 };
 }
 
 /** Return all ancestors of a vertex, or with `down` all descendants. */

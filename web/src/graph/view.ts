@@ -46,8 +46,8 @@ export function zoomView(view: View, factor: number, x: number, y: number): View
 
 /** Return a view moved by screen pixels, such that the drawing stays in the window. */
 export function panView(view: View, dx: number, dy: number, drawing: Size, window: Size): View {
-  const clamp = (at: number, room: number, whole: number) =>
-    Math.max(-room + MARGIN / view.scale, Math.min(whole - MARGIN / view.scale, at));
+  const clamp = (at: number, windowLength: number, whole: number) =>
+    Math.max(-windowLength + MARGIN / view.scale, Math.min(whole - MARGIN / view.scale, at));
   return {
     ...view,
     x: clamp(view.x - dx / view.scale, window.width / view.scale, drawing.width),
@@ -58,9 +58,9 @@ export function panView(view: View, dx: number, dy: number, drawing: Size, windo
 /** Return the view with the smallest move that makes a box fully visible. */
 export function revealBox(view: View, layout: Layout, box: number, window: Size): View {
   const margin = MARGIN / view.scale;
-  const reveal = (at: number, start: number, length: number, room: number) => {
-    if (start - margin < at || length + 2 * margin > room) return start - margin;
-    return start + length + margin > at + room ? start + length + margin - room : at;
+  const reveal = (at: number, start: number, length: number, windowLength: number) => {
+    if (start - margin < at || length + 2 * margin > windowLength) return start - margin;
+    return start + length + margin > at + windowLength ? start + length + margin - windowLength : at;
   };
   return {
     ...view,
@@ -150,7 +150,8 @@ export function initialView(layout: Layout, box: number | undefined, window: Siz
   if (fullView.scale >= READABLE_SCALE || layout.x.length > MAX_READABLE_BOXES) return fullView;
   const view = { ...fullView, scale: READABLE_SCALE };
   const at = box ?? 0;
-  const middle = (start: number, length: number, room: number) => start + length / 2 - room / READABLE_SCALE / 2;
+  const middle = (start: number, length: number, windowLength: number) =>
+    start + length / 2 - windowLength / READABLE_SCALE / 2;
   return panView(
     {
       ...view,

@@ -59,11 +59,11 @@ function formatSignificant(number: number): string {
 /** Format a fraction as a percentage. Values below 1 never show 100 %, and small positive values show <1 %. */
 export function formatPercent(ratio: number | null | undefined, digits = 0): string {
   if (ratio === null || ratio === undefined || Number.isNaN(ratio)) return "";
-  const least = 10 ** -digits;
+  const min = 10 ** -digits;
   const value = ratio * 100;
-  if (value > 0 && value < least) return `<${least}${NARROW_SPACE}%`;
-  const shown = ratio < 1 ? Math.min(value, 100 - least) : value;
-  return `${shown.toFixed(digits)}${NARROW_SPACE}%`;
+  if (value > 0 && value < min) return `<${min}${NARROW_SPACE}%`;
+  const displayed = ratio < 1 ? Math.min(value, 100 - min) : value;
+  return `${displayed.toFixed(digits)}${NARROW_SPACE}%`;
 }
 
 /** Format a duration, such as 350 µs, 41.2 ms, 1.4 s, 3 min 20 s, 2 h 5 min or 3 d 4 h. */

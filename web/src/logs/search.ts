@@ -15,8 +15,8 @@ export class LogSearch {
   private nextLine = 0;
   private readonly lowerText: string;
 
-  constructor(readonly wanted: string) {
-    this.lowerText = wanted.toLowerCase();
+  constructor(readonly searchText: string) {
+    this.lowerText = searchText.toLowerCase();
   }
 
   get isFull(): boolean {

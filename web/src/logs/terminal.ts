@@ -52,8 +52,8 @@ export function splitStyles(line: string): StyledText[] {
   let look = PLAIN_STYLE;
   let at = 0;
   const add = (text: string) => {
-    const shown = replaceControls(text);
-    if (shown) list.push({ text: shown, style: [look.color, ...look.styles].filter(Boolean).join(" ") });
+    const visible = replaceControls(text);
+    if (visible) list.push({ text: visible, style: [look.color, ...look.styles].filter(Boolean).join(" ") });
   };
   for (const found of line.matchAll(ESCAPES)) {
     add(line.slice(at, found.index));
@@ -67,10 +67,10 @@ export function splitStyles(line: string): StyledText[] {
 
 function applyCodes(look: TextStyle, numbers: readonly number[]): TextStyle {
   let next = look;
-  for (let place = 0; place < numbers.length; place += 1) {
-    const number = numbers[place] as number;
+  for (let index = 0; index < numbers.length; index += 1) {
+    const number = numbers[index] as number;
     // Ignore palette and RGB colors, because their contrast on this page is unknown.
-    if (number === 38 || number === 48) place += 1 + (EXTRA_PARAMETERS[numbers[place + 1] ?? 0] ?? 0);
+    if (number === 38 || number === 48) index += 1 + (EXTRA_PARAMETERS[numbers[index + 1] ?? 0] ?? 0);
     else next = applyCode(next, number);
   }
   return next;
@@ -97,22 +97,22 @@ export function markHits(list: readonly StyledText[], search: string): StyledTex
   const whole = list.map((piece) => piece.text).join("");
   const places = findHits(whole, search);
   if (!places.length) return [...list];
-  const cuts = [...new Set(places.flatMap((place) => [place, place + search.length]))];
-  const inside = (at: number) => places.some((place) => at >= place && at < place + search.length);
+  const cuts = [...new Set(places.flatMap((index) => [index, index + search.length]))];
+  const inside = (at: number) => places.some((index) => at >= index && at < index + search.length);
   let offset = 0;
   return list.flatMap(({ text, style }) => {
     const begin = offset;
     offset += text.length;
     const own = [begin, ...cuts.filter((cut) => cut > begin && cut < offset), offset];
-    return own.slice(0, -1).map((from, place) => ({
-      text: text.slice(from - begin, (own[place + 1] as number) - begin),
+    return own.slice(0, -1).map((from, index) => ({
+      text: text.slice(from - begin, (own[index + 1] as number) - begin),
       style: inside(from) ? `${style} hit`.trim() : style,
     }));
   });
 }
 
-function findHits(text: string, wanted: string): number[] {
-  const [low, sought] = [text.toLowerCase(), wanted.toLowerCase()];
+function findHits(text: string, search: string): number[] {
+  const [low, sought] = [text.toLowerCase(), search.toLowerCase()];
   const places: number[] = [];
   for (let at = low.indexOf(sought); at >= 0; at = low.indexOf(sought, at + sought.length)) places.push(at);
   return places;

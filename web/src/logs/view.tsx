@@ -141,8 +141,8 @@ function LogBox({ log: { lines, isGrowing: going } }: { log: Log }) {
         {lines.count === 0 && <p class="soft">{going ? "Nothing was written yet." : "Nothing was written."}</p>}
         <div style={{ height: `${seen.height}px` }}>
           <div class="in-sight" style={{ top: `${seen.top}px` }}>
-            {Array.from({ length: seen.last - seen.first }, (_, place) => seen.first + place).map((line) => (
-              <Line key={line} lines={lines} line={line} digits={digits} wanted={search.wanted} at={search.line} />
+            {Array.from({ length: seen.last - seen.first }, (_, index) => seen.first + index).map((line) => (
+              <Line key={line} lines={lines} line={line} digits={digits} search={search.wanted} at={search.line} />
             ))}
           </div>
         </div>
@@ -155,12 +155,12 @@ interface LineProps {
   lines: LogLines;
   line: number;
   digits: number;
-  wanted: string;
+  search: string;
   /** Current line of the search. */
   at: number | undefined;
 }
 
-function Line({ lines, line, digits, wanted, at }: LineProps) {
+function Line({ lines, line, digits, search, at }: LineProps) {
   const note = lines.noteAt(line);
   if (note !== undefined) return <p class="note">{note}</p>;
   return (
@@ -168,9 +168,9 @@ function Line({ lines, line, digits, wanted, at }: LineProps) {
       <span class="line-number" aria-hidden="true">
         {String(line + 1).padStart(digits)}
       </span>
-      {markHits(splitStyles(lines.text(line)), wanted).map(({ text, style }, place) =>
+      {markHits(splitStyles(lines.text(line)), search).map(({ text, style }, index) =>
         style ? (
-          <span key={place} class={style}>
+          <span key={index} class={style}>
             {text}
           </span>
         ) : (
@@ -190,13 +190,13 @@ const SEARCH_DELAY_MS = 150;
 function useSearch(lines: LogLines, going: boolean, show: (line: number) => void) {
   const typed = useSignal("");
   const search = useSignal<LogSearch | undefined>(undefined);
-  const place = useSignal(0);
+  const index = useSignal(0);
   const hits = useSignal(0);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const timer = setTimeout(() => {
       search.value = typed.value ? new LogSearch(typed.value) : undefined;
-      [place.value, hits.value] = [0, 0];
+      [index.value, hits.value] = [0, 0];
     }, SEARCH_DELAY_MS);
     return () => clearTimeout(timer);
   }, [typed.value, lines]);
@@ -221,15 +221,15 @@ function useSearch(lines: LogLines, going: boolean, show: (line: number) => void
   const move = (step: number) => {
     const found = search.peek()?.hits;
     if (!found?.length) return;
-    place.value = (place.peek() + step + found.length) % found.length;
-    show(found[place.value] as number);
+    index.value = (index.peek() + step + found.length) % found.length;
+    show(found[index.value] as number);
   };
   const field = (
     <SearchField typed={typed.value} input={input} onType={(text) => (typed.value = text)} onMove={move}>
-      {search.value && formatHitCount(place.value, hits.value)}
+      {search.value && formatHitCount(index.value, hits.value)}
     </SearchField>
   );
-  return { field, wanted: search.value?.wanted ?? "", line: search.value?.hits[place.value] };
+  return { field, wanted: search.value?.searchText ?? "", line: search.value?.hits[index.value] };
 }
 
 function formatHitCount(index: number, hits: number): string {

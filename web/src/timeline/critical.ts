@@ -19,7 +19,7 @@ function spawnCost(trace: Trace, name: string): number {
 }
 
 export function computeCriticalPath(trace: Trace): CriticalPath {
-  const { parent, work, requestedChildren: wanted, readyAt: born } = trace.threads;
+  const { parent, work, requestedChildren: requested, readyAt: born } = trace.threads;
   const [dispatch, spawn, join] = [
     spawnCost(trace, "dispatch_cost_us"),
     spawnCost(trace, "spawn_cost_us"),
@@ -33,7 +33,7 @@ export function computeCriticalPath(trace: Trace): CriticalPath {
   let [total, joins] = [0, 0];
   for (let thread = 0; thread < count; thread += 1) {
     const above = parent[thread] as number;
-    const part = dispatch + (work[thread] as number) + spawn * (wanted[thread] as number);
+    const part = dispatch + (work[thread] as number) + spawn * (requested[thread] as number);
     total += part;
     ends[thread] = (above === NONE ? (born[thread] as number) : (ends[above] as number)) + part;
   }
@@ -77,12 +77,12 @@ export interface Bounds {
 
 export function computeBounds({ work, span }: Pick<CriticalPath, "work" | "span">, cores: number): Bounds {
   const greedy = (work + (cores - 1) * span) / cores;
-  const least = Math.max(work / cores, span);
+  const min = Math.max(work / cores, span);
   return {
     parallelism: span ? work / span : 0,
-    minMakespan: least,
+    minMakespan: min,
     greedyMakespan: greedy,
     least_speedup: work / greedy,
-    most_speedup: work / least,
+    most_speedup: work / min,
   };
 }

@@ -59,15 +59,15 @@ export function cssColor([red, green, blue]: Rgb): string {
 }
 
 function mixColors(from: Rgb, to: Rgb, share: number): Rgb {
-  const part = (place: 0 | 1 | 2) => Math.round(from[place] + (to[place] - from[place]) * share);
+  const part = (channel: 0 | 1 | 2) => Math.round(from[channel] + (to[channel] - from[channel]) * share);
   return [part(0), part(1), part(2)];
 }
 
 /** Return the color at 0..1 between the first and the last stop. */
 function interpolateStops(stops: readonly Rgb[], at: number): Rgb {
-  const place = Math.max(0, Math.min(1, at)) * (stops.length - 1);
-  const low = Math.min(stops.length - 2, Math.floor(place));
-  return mixColors(stops[low] as Rgb, stops[low + 1] as Rgb, place - low);
+  const position = Math.max(0, Math.min(1, at)) * (stops.length - 1);
+  const low = Math.min(stops.length - 2, Math.floor(position));
+  return mixColors(stops[low] as Rgb, stops[low + 1] as Rgb, position - low);
 }
 
 /** Return the color of a depth, which can be a mean. */
@@ -78,7 +78,7 @@ function depthColor(stops: readonly Rgb[], root: Rgb, depth: number, deepest: nu
 
 function createRamp(colorAt: (level: number) => Rgb): Uint8Array {
   const ramp = new Uint8Array(256 * 3);
-  for (let place = 0; place < 256; place += 1) ramp.set(colorAt(place / 255), 3 * place);
+  for (let index = 0; index < 256; index += 1) ramp.set(colorAt(index / 255), 3 * index);
   return ramp;
 }
 
@@ -86,9 +86,9 @@ function createRamp(colorAt: (level: number) => Rgb): Uint8Array {
 export function createPalette(mode: Mode, dark: boolean, deepest = 1): Palette {
   const theme = dark ? "dark" : "light";
   const stops = RAMPS[mode][theme];
-  const most = Math.max(1, deepest);
+  const max = Math.max(1, deepest);
   const ramp = createRamp((level) =>
-    mode === "depth" ? depthColor(stops, ROOTS[theme], level * most, most) : interpolateStops(stops, level),
+    mode === "depth" ? depthColor(stops, ROOTS[theme], level * max, max) : interpolateStops(stops, level),
   );
   return dark
     ? { ramp, steal: [224, 160, 196], blocked: [128, 140, 152], background: [33, 37, 43] }
@@ -97,6 +97,6 @@ export function createPalette(mode: Mode, dark: boolean, deepest = 1): Palette {
 
 /** Return the color of a level 0..1. */
 export function rampColor({ ramp: colors }: Palette, level: number): Rgb {
-  const place = 3 * Math.round(255 * Math.max(0, Math.min(1, level)));
-  return [colors[place] as number, colors[place + 1] as number, colors[place + 2] as number];
+  const offset = 3 * Math.round(255 * Math.max(0, Math.min(1, level)));
+  return [colors[offset] as number, colors[offset + 1] as number, colors[offset + 2] as number];
 }

@@ -123,7 +123,7 @@ export class TraceBuilder {
     if (!slice.start.length) throw new Error("the trace has no slices: no event has ph X");
     this.paths.clear();
     const core = slice.core.toArray();
-    const cores = Math.max(Number(other.cores ?? 1), core.reduce((most, each) => Math.max(most, each), 0) + 1);
+    const cores = Math.max(Number(other.cores ?? 1), core.reduce((max, each) => Math.max(max, each), 0) + 1);
     if (cores > MAX_LANES) throw new Error(`the trace has ${cores} lanes; at most ${MAX_LANES} can be drawn`);
     const order = orderSlices(core, slice.start.toArray(), cores);
     const [start, end] = [slice.start.toArray(order), slice.end.toArray(order)];
@@ -134,7 +134,7 @@ export class TraceBuilder {
       replica: Number(other.replica ?? 0),
       until: Math.max(
         Number(other.until_us ?? 0),
-        end.reduce((most, each) => Math.max(most, each), 1e-3),
+        end.reduce((max, each) => Math.max(max, each), 1e-3),
       ),
       truncated: other.truncated === true,
       deadlocked: other.deadlocked === true,
@@ -181,8 +181,8 @@ export class TraceBuilder {
 function laneOffsets(core: Uint16Array, cores: number): Uint32Array {
   const lanes = new Uint32Array(cores + 1);
   for (const each of core) lanes[each + 1] = (lanes[each + 1] as number) + 1;
-  for (let place = 0; place < cores; place += 1)
-    lanes[place + 1] = (lanes[place + 1] as number) + (lanes[place] as number);
+  for (let index = 0; index < cores; index += 1)
+    lanes[index + 1] = (lanes[index + 1] as number) + (lanes[index] as number);
   return lanes;
 }
 
@@ -191,14 +191,14 @@ function orderSlices(core: Uint16Array, start: Float64Array, cores: number): Uin
   const lanes = laneOffsets(core, cores);
   const order = new Uint32Array(core.length);
   const free = lanes.slice();
-  for (const [place, each] of core.entries()) {
-    order[free[each] as number] = place;
+  for (const [index, each] of core.entries()) {
+    order[free[each] as number] = index;
     free[each] = (free[each] as number) + 1;
   }
   for (let each = 0; each < cores; each += 1) {
     const lane = order.subarray(lanes[each], lanes[each + 1]);
     // Slices of a core are ordered by their end, unless another program wrote the file.
-    if (lane.some((place, at) => at > 0 && (start[place] as number) < (start[lane[at - 1] as number] as number))) {
+    if (lane.some((index, at) => at > 0 && (start[index] as number) < (start[lane[at - 1] as number] as number))) {
       lane.sort((left, right) => (start[left] as number) - (start[right] as number));
     }
   }
@@ -209,11 +209,11 @@ function orderSlices(core: Uint16Array, start: Float64Array, cores: number): Uin
 function linkSlices({ cores, lanes, start, thread, next, threads }: Trace): void {
   const last = new Uint32Array(threads.parent.length).fill(NONE);
   const link = (slice: number) => {
-    const mine = thread[slice] as number;
-    if (mine === NONE) return;
-    if (last[mine] === NONE) threads.slice[mine] = slice;
-    else next[last[mine] as number] = slice;
-    last[mine] = slice;
+    const sliceThread = thread[slice] as number;
+    if (sliceThread === NONE) return;
+    if (last[sliceThread] === NONE) threads.slice[sliceThread] = slice;
+    else next[last[sliceThread] as number] = slice;
+    last[sliceThread] = slice;
   };
   for (let core = 0; core < cores; core += 1)
     for (let slice = lanes[core] as number; slice < (lanes[core + 1] as number); slice += 1) link(slice);
@@ -222,17 +222,17 @@ function linkSlices({ cores, lanes, start, thread, next, threads }: Trace): void
 }
 
 function sortThreadSlices(heads: Uint32Array, next: Uint32Array, start: Float64Array, thread: number): void {
-  const mine: number[] = [];
-  for (let at = heads[thread] as number; at !== NONE; at = next[at] as number) mine.push(at);
+  const slices: number[] = [];
+  for (let at = heads[thread] as number; at !== NONE; at = next[at] as number) slices.push(at);
   if (
-    mine.every(
-      (slice, place) => place === 0 || (start[slice] as number) >= (start[mine[place - 1] as number] as number),
+    slices.every(
+      (slice, index) => index === 0 || (start[slice] as number) >= (start[slices[index - 1] as number] as number),
     )
   )
     return;
-  mine.sort((left, right) => (start[left] as number) - (start[right] as number));
-  heads[thread] = mine[0] as number;
-  for (const [place, slice] of mine.entries()) next[slice] = mine[place + 1] ?? NONE;
+  slices.sort((left, right) => (start[left] as number) - (start[right] as number));
+  heads[thread] = slices[0] as number;
+  for (const [index, slice] of slices.entries()) next[slice] = slices[index + 1] ?? NONE;
 }
 
 /** Flag first slices and stolen slices, which follow successful steals. */
@@ -248,11 +248,11 @@ function flagSlices(trace: Trace): void {
         if (good) [flags[slice], thief] = [STOLEN, slice];
         continue;
       }
-      const mine = thread[slice] as number;
-      if (threads.slice[mine] === slice) flags[slice] = FIRST;
+      const sliceThread = thread[slice] as number;
+      if (threads.slice[sliceThread] === slice) flags[slice] = FIRST;
       if (thief !== NONE && kind[slice] === RUN) {
         flags[slice] = (flags[slice] as number) | STOLEN;
-        rows.push([end[thief] as number, victim[thief] as number, core, mine]);
+        rows.push([end[thief] as number, victim[thief] as number, core, sliceThread]);
         thief = NONE;
       }
     }
@@ -291,10 +291,10 @@ function computeLifetimes(trace: Trace): void {
       (joins &&
         (trace.truncated || trace.deadlocked) &&
         (known[thread] as number) < (threads.requestedChildren[thread] as number));
-    const mine = open ? Infinity : own;
+    const ownEnd = open ? Infinity : own;
     const before = threads.endedAt[thread] as number;
     // Before this line, `endedAt` contains the latest end of a child.
-    threads.endedAt[thread] = joins && known[thread] ? Math.max(mine, before) : mine;
+    threads.endedAt[thread] = joins && known[thread] ? Math.max(ownEnd, before) : ownEnd;
     if (joins && parent !== NONE) {
       const latest = threads.endedAt[parent] as number;
       const seen = (known[parent] as number) > 1 ? latest : -Infinity;

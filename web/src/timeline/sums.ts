@@ -53,8 +53,8 @@ export function buildIndex(trace: Trace): TraceIndex {
     bins,
     edges: new Float64Array(cores * (bins + 1) * ROW_COUNT),
     grid: new Uint32Array(cores * (bins + 1)),
-    maxDepth: threads.depth.reduce((most, each) => Math.max(most, each), 0),
-    maxWait: wait.reduce((most, each) => Math.max(most, each), 0),
+    maxDepth: threads.depth.reduce((max, each) => Math.max(max, each), 0),
+    maxWait: wait.reduce((max, each) => Math.max(max, each), 0),
     births: threads.readyAt.slice().sort(),
     ends: threads.endedAt.slice().sort(),
     depthReached: new Uint8Array(threads.readyAt.length),
@@ -89,10 +89,10 @@ function fillGrid(trace: Trace, index: TraceIndex, core: number, from: number, t
   for (let bin = 0; bin <= bins; bin += 1) {
     const edge = (bin * trace.until) / bins;
     while (slice < to && (trace.start[slice] as number) < edge) slice += 1;
-    const place = core * (bins + 1) + bin;
-    grid[place] = slice;
+    const position = core * (bins + 1) + bin;
+    grid[position] = slice;
     for (let row = 0; row < ROW_COUNT; row += 1)
-      edges[place * ROW_COUNT + row] = sumBefore(trace, index, row, slice - 1, core, edge);
+      edges[position * ROW_COUNT + row] = sumBefore(trace, index, row, slice - 1, core, edge);
   }
 }
 
@@ -100,10 +100,10 @@ function fillReached({ threads }: Trace, { depthReached: reached }: TraceIndex):
   const order = Uint32Array.from(threads.readyAt.keys()).sort(
     (left, right) => (threads.readyAt[left] as number) - (threads.readyAt[right] as number),
   );
-  let most = 0;
-  for (const [place, thread] of order.entries()) {
-    most = Math.max(most, threads.depth[thread] as number);
-    reached[place] = most;
+  let max = 0;
+  for (const [position, thread] of order.entries()) {
+    max = Math.max(max, threads.depth[thread] as number);
+    reached[position] = max;
   }
 }
 
@@ -168,15 +168,15 @@ function sampleSums(
   const coarse = (step / trace.until) * index.bins >= MIN_BINS_PER_PIXEL;
   const last = (trace.lanes[core + 1] as number) - 1;
   let slice = coarse ? 0 : lastStartedSlice(trace, index, core, t0);
-  for (let place = 0; place < rows.length; place += 4) {
-    const edge = t0 + (place / 4) * step;
+  for (let position = 0; position < rows.length; position += 4) {
+    const edge = t0 + (position / 4) * step;
     if (coarse) {
-      interpolateSums(trace, index, core, edge, modeRow, rows, place);
+      interpolateSums(trace, index, core, edge, modeRow, rows, position);
       continue;
     }
     if (slice < last && (trace.start[slice + 1] as number) <= edge) slice = lastStartedSlice(trace, index, core, edge);
     for (let row = 0; row < 4; row += 1)
-      rows[place + row] = sumBefore(trace, index, row < FIRST_MODE_ROW ? row : modeRow, slice, core, edge);
+      rows[position + row] = sumBefore(trace, index, row < FIRST_MODE_ROW ? row : modeRow, slice, core, edge);
   }
 }
 
@@ -188,7 +188,7 @@ function interpolateSums(
   moment: number,
   modeRow: number,
   rows: Float64Array,
-  place: number,
+  position: number,
 ): void {
   const at = Math.max(0, Math.min(bins, (moment / trace.until) * bins));
   const bin = Math.min(bins - 1, Math.floor(at));
@@ -196,7 +196,7 @@ function interpolateSums(
   for (let row = 0; row < 4; row += 1) {
     const from = low + (row < FIRST_MODE_ROW ? row : modeRow);
     const value = edges[from] as number;
-    rows[place + row] = value + ((edges[from + ROW_COUNT] as number) - value) * (at - bin);
+    rows[position + row] = value + ((edges[from + ROW_COUNT] as number) - value) * (at - bin);
   }
 }
 

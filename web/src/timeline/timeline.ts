@@ -49,7 +49,7 @@ export interface Scene {
   selectedThread: number;
   family: readonly number[];
   /** Maximum height of the lanes in pixels. */
-  room: number;
+  height: number;
   /** Device pixels per CSS pixel. */
   scale: number;
 }
@@ -64,12 +64,12 @@ const MIN_LABEL_WIDTH = 44;
 /** Maximum number of visible steals drawn as arrows; more are drawn as ticks. */
 export const MAX_ARROWS = 300;
 
-export function createFrame(width: number, cores: number, room = FULL_HEIGHT): Frame {
+export function createFrame(width: number, cores: number, maxHeight = FULL_HEIGHT): Frame {
   const left = width < 480 ? 32 : 60;
   return {
     left,
     width: Math.max(1, width - left - 4),
-    lane: Math.max(room < FULL_HEIGHT ? 5 : 7, Math.min(30, Math.floor(room / cores))),
+    lane: Math.max(maxHeight < FULL_HEIGHT ? 5 : 7, Math.min(30, Math.floor(maxHeight / cores))),
     cores,
   };
 }
@@ -140,8 +140,8 @@ function mixPixels(
       continue;
     }
     const at = 3 * Math.min(255, Math.round((level[pixel] as number) * scale));
-    const part = (place: 0 | 1 | 2) =>
-      (b * (ramp[at + place] as number) + s * stealing[place] + h * held[place]) / total;
+    const part = (channel: 0 | 1 | 2) =>
+      (b * (ramp[at + channel] as number) + s * stealing[channel] + h * held[channel]) / total;
     // Idle time shows the background.
     words[pixel] = (Math.round(Math.min(1, total) * 255) << 24) | (part(2) << 16) | (part(1) << 8) | part(0);
   }
@@ -153,7 +153,7 @@ type Context = CanvasRenderingContext2D;
 
 export function drawLanes(context: Context, width: number, scene: Scene): void {
   const { trace } = scene.loaded;
-  const frame = createFrame(width, trace.cores, scene.room);
+  const frame = createFrame(width, trace.cores, scene.height);
   const bottom = frame.lane * frame.cores;
   drawBackground(context, frame, scene);
   const image = paintPixels(scene, Math.max(1, Math.round(frame.width * scene.scale)));
@@ -212,9 +212,9 @@ function drawGaps(context: Context, frame: Frame, scene: Scene, gap: number): vo
 function drawSlices(context: Context, frame: Frame, scene: Scene, gap: number): void {
   const { trace, index } = scene.loaded;
   const { t0, t1 } = scene.view;
-  const least = (MIN_EDGE_WIDTH / frame.width) * (t1 - t0);
+  const min = (MIN_EDGE_WIDTH / frame.width) * (t1 - t0);
   const mean = trace.until / Math.max(1, trace.start.length / trace.cores);
-  if (mean * 40 < least) return; // only a few slices could be wide enough, and their pixels show the same
+  if (mean * 40 < min) return; // only a few slices could be wide enough, and their pixels show the same
   const tall = frame.lane - gap;
   context.textAlign = "left";
   for (let core = 0; core < frame.cores; core += 1) {
@@ -225,7 +225,7 @@ function drawSlices(context: Context, frame: Frame, scene: Scene, gap: number): 
       slice <= last;
       slice += 1
     ) {
-      if ((trace.end[slice] as number) - (trace.start[slice] as number) < least) continue;
+      if ((trace.end[slice] as number) - (trace.start[slice] as number) < min) continue;
       const x = xOf(frame, scene.view, trace.start[slice] as number);
       const wide = xOf(frame, scene.view, trace.end[slice] as number) - x;
       context.fillStyle = cssColor(scene.palette.background);
@@ -287,11 +287,11 @@ function drawLabel(
   const name = threadPath(trace.threads, trace.thread[slice] as number) + (trace.kind[slice] === RUN ? "" : " joins");
   const text = (trace.flags[slice] as number) & STOLEN ? `${name} stolen` : name;
   const from = Math.max(x, 0);
-  const room = x + wide - from - 8;
-  const shown = context.measureText(text).width <= room ? text : name;
-  if (context.measureText(shown).width > room) return;
+  const maxWidth = x + wide - from - 8;
+  const label = context.measureText(text).width <= maxWidth ? text : name;
+  if (context.measureText(label).width > maxWidth) return;
   context.fillStyle = luminance(rampColor(scene.palette, sliceLevel(scene, slice))) > 0.22 ? "#101418" : "#ffffff";
-  context.fillText(shown, from + 4, y + tall / 2 + 0.5);
+  context.fillText(label, from + 4, y + tall / 2 + 0.5);
 }
 
 /** Dim the part after the playhead. */

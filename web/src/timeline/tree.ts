@@ -66,13 +66,13 @@ export function sumSubtrees(trace: Trace, t0: number, t1: number): SubtreeTimes 
   const time = new Float64Array(threads.parent.length);
   const seen = new Uint32Array(time.length);
   for (let slice = 0; slice < start.length; slice += 1) {
-    const mine = thread[slice] as number;
+    const sliceThread = thread[slice] as number;
     // A core held by a waiting thread does no work.
-    if (mine === NONE || kind[slice] === 1) continue;
+    if (sliceThread === NONE || kind[slice] === 1) continue;
     const part = Math.min(t1, end[slice] as number) - Math.max(t0, start[slice] as number);
     if (part < 0) continue;
-    time[mine] = (time[mine] as number) + part;
-    seen[mine] = 1;
+    time[sliceThread] = (time[sliceThread] as number) + part;
+    seen[sliceThread] = 1;
   }
   let [total, count] = [0, 0];
   for (let each = time.length - 1; each >= 0; each -= 1) {
@@ -126,7 +126,7 @@ export function layOutIcicle(
   const total = root === NONE ? sums.total : (sums.time[root] as number);
   if (!(total > 0)) return pieces;
   const scale = width / total;
-  const place = (thread: number, row: number, x: number) => {
+  const addPiece = (thread: number, row: number, x: number) => {
     const wide = (sums.time[thread] as number) * scale;
     pieces.push({ thread, row, x, width: wide, count: sums.activeThreads[thread] as number });
     // The thread's own time is at the right with nothing below, so that deep trees grow along the left edge.
@@ -141,7 +141,7 @@ export function layOutIcicle(
       if (!wide) continue;
       if (wide >= MIN_PIECE_WIDTH && pieces.length < MAX_PIECES) {
         heap = undefined;
-        place(thread, row, x);
+        addPiece(thread, row, x);
       } else if (heap) {
         heap.width += wide;
         heap.count += sums.activeThreads[thread] as number;
@@ -153,6 +153,6 @@ export function layOutIcicle(
     }
   };
   if (root === NONE) spread(tree.roots, 0, 0);
-  else place(root, 0, 0);
+  else addPiece(root, 0, 0);
   return pieces;
 }

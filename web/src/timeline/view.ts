@@ -38,13 +38,13 @@ export function panView(view: View, share: number, until: number): View {
 
 /** Return a view of a time range with some margin. */
 export function viewAround(t0: number, t1: number, until: number): View {
-  const room = Math.max(0.1 * (t1 - t0), MIN_VISIBLE_TIME);
-  return clampView({ t0: t0 - room, t1: t1 + room }, until);
+  const margin = Math.max(0.1 * (t1 - t0), MIN_VISIBLE_TIME);
+  return clampView({ t0: t0 - margin, t1: t1 + margin }, until);
 }
 
 /** Return up to `most` round times in a view, and their interval. */
-export function viewTicks({ t0, t1 }: View, most: number): { step: number; at: number[] } {
-  const rough = (t1 - t0) / Math.max(1, most);
+export function viewTicks({ t0, t1 }: View, max: number): { step: number; at: number[] } {
+  const rough = (t1 - t0) / Math.max(1, max);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((each) => each * power >= rough) ?? 10);
   const at: number[] = [];

@@ -9,8 +9,8 @@ export interface Bin {
 /** Return the heights of the bars. Bars of different widths show densities, so that areas are comparable. */
 export function computeBarHeights(bins: readonly Bin[]): { isDensity: boolean; values: number[] } {
   const widths = bins.map((bin) => bin.to - bin.from);
-  const [least, most] = [Math.min(...widths), Math.max(...widths)];
-  const isDensity = least > 0 && most > 1.001 * least;
+  const [min, max] = [Math.min(...widths), Math.max(...widths)];
+  const isDensity = min > 0 && max > 1.001 * min;
   return {
     isDensity,
     values: bins.map((bin, index) => (isDensity ? bin.count / (widths[index] as number) : bin.count)),

@@ -70,8 +70,8 @@ export function describeChart({ title, series, times, format = formatCompact }: 
   const parts = series.map((each) => {
     const now = lastValue(each.values);
     if (now === null) return `${each.label} not known`;
-    const most = each.values.reduce<number>((high, value) => Math.max(high, value ?? -Infinity), -Infinity);
-    return `${each.label} ${format(now)}, at most ${format(most)}`;
+    const max = each.values.reduce<number>((high, value) => Math.max(high, value ?? -Infinity), -Infinity);
+    return `${each.label} ${format(now)}, at most ${format(max)}`;
   });
   const from = times[0];
   return `${title}${from === undefined ? "" : ` since ${formatClock(from * 1000)}`}: ${parts.join("; ") || "no data"}.`;
@@ -172,12 +172,12 @@ interface ChartScale {
 function createScale(
   width: number,
   height: number,
-  { times, series, minTop: least = 0, isBinary: binary = false }: ChartProps,
+  { times, series, minTop: min = 0, isBinary: binary = false }: ChartProps,
 ): ChartScale {
   const values = series.flatMap((each) => [...each.values, ...(each.high ?? [])]);
-  const most = roundUp(
+  const max = roundUp(
     Math.max(
-      least,
+      min,
       values.reduce<number>((high, value) => Math.max(high, value ?? 0), 0),
     ),
     binary,
@@ -186,10 +186,10 @@ function createScale(
   const [wide, tall] = [width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
   return {
     x: (time) => MARGIN.left + ((time - first) / Math.max(1e-9, final - first)) * wide,
-    y: (value) => MARGIN.top + tall * (1 - value / most),
+    y: (value) => MARGIN.top + tall * (1 - value / max),
     width,
     height,
-    max: most,
+    max,
   };
 }
 
@@ -230,9 +230,9 @@ function drawAxes(
   context.textAlign = "center";
   const [first, final] = [times[0], times.at(-1)];
   if (first === undefined || final === undefined) return;
-  const shown = timeTicks(first, final, (plane.width - MARGIN.left) / 70);
-  const length = shown.some((tick) => tick % 60) ? 8 : 5; // include seconds if minutes alone would be ambiguous
-  for (const tick of shown) {
+  const labeledTimes = timeTicks(first, final, (plane.width - MARGIN.left) / 70);
+  const length = labeledTimes.some((tick) => tick % 60) ? 8 : 5; // include seconds if minutes alone would be ambiguous
+  for (const tick of labeledTimes) {
     const x = Math.round(plane.x(tick)) + 0.5;
     context.strokeRect(x, MARGIN.top, 0, plane.height - MARGIN.top - MARGIN.bottom + 3);
     if (x > MARGIN.left + 14 && x < plane.width - 18)

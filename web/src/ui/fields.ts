@@ -67,8 +67,8 @@ const BOUNDS = {
 
 function readBounds(schema: Schema): Partial<Shape> {
   const limits: Partial<Shape> = {};
-  for (const [given, name] of Object.entries(BOUNDS)) {
-    const value = schema[given as keyof typeof BOUNDS];
+  for (const [keyword, name] of Object.entries(BOUNDS)) {
+    const value = schema[keyword as keyof typeof BOUNDS];
     if (value !== undefined) limits[name] = String(value);
   }
   const exact = schema["x-maximum"];

@@ -19,7 +19,7 @@ interface HistogramProps {
   /** Marked positions with labels. */
   marks?: readonly { at: number; label: string }[];
   selectedBin?: number | undefined;
-  onSelect?: (place: number) => void;
+  onSelect?: (index: number) => void;
 }
 
 function describe({ title, bins, unit = "" }: HistogramProps): string {

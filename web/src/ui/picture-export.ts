@@ -53,8 +53,8 @@ function createSheet({ title, lines, width, height, draw }: Picture): PictureShe
       context.fillText(title, MARGIN, MARGIN + 16);
       context.fillStyle = token("ink-soft");
       context.font = font.line;
-      for (const [place, text] of rows.entries())
-        context.fillText(text, MARGIN, MARGIN + TITLE + LINE * (place + 1) - 4);
+      for (const [index, text] of rows.entries())
+        context.fillText(text, MARGIN, MARGIN + TITLE + LINE * (index + 1) - 4);
       context.save();
       context.translate(MARGIN, MARGIN + head);
       draw(context, width, height);

@@ -116,7 +116,7 @@ function Group({ title, schema, names, value, errors, children }: GroupProps) {
 function RequirementFields({ schema, value, onChange, errors }: Props) {
   const own = objectSchema(schema, "requirements");
   if (!own) return null;
-  const given = (value.requirements ?? {}) as Values;
+  const requirements = (value.requirements ?? {}) as Values;
   const wrong = Object.fromEntries(
     Object.entries(errors).flatMap(([path, text]) => {
       const [first, ...rest] = path.split(".");
@@ -130,10 +130,10 @@ function RequirementFields({ schema, value, onChange, errors }: Props) {
       title="GPUs, CPUs and memory"
       schema={own}
       names={Object.keys(own.properties ?? {})}
-      value={given}
+      value={requirements}
       errors={wrong}
     >
-      <SchemaForm schema={own} value={given} errors={wrong} onChange={change} />
+      <SchemaForm schema={own} value={requirements} errors={wrong} onChange={change} />
     </Group>
   );
 }
@@ -354,8 +354,8 @@ interface FileFieldProps {
 }
 
 function FileField({ label, hint, value, error, artifacts, onChange }: FileFieldProps) {
-  const given = typeof value === "string" ? value : "";
-  const known = artifacts.some((each) => each.artifact_id === given);
+  const artifactId = typeof value === "string" ? value : "";
+  const known = artifacts.some((each) => each.artifact_id === artifactId);
   return (
     <LabeledField label={label} hint={hint} error={error}>
       {({ id, about, wrong }) => (
@@ -363,11 +363,11 @@ function FileField({ label, hint, value, error, artifacts, onChange }: FileField
           id={id}
           aria-describedby={about}
           aria-invalid={wrong}
-          value={given}
+          value={artifactId}
           onChange={(event) => onChange(event.currentTarget.value || undefined)}
         >
           <option value="">none</option>
-          {given && !known && <option value={given}>{given}</option>}
+          {artifactId && !known && <option value={artifactId}>{artifactId}</option>}
           {artifacts.map((each) => (
             <option key={each.artifact_id} value={each.artifact_id}>
               {describeArtifact(each)}

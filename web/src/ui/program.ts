@@ -91,8 +91,8 @@ export function parseEnvironment(text: string): Record<string, string> | undefin
     .split("\n")
     .filter((line) => line.trim() !== "")
     .map((line): [string, string] => {
-      const place = line.indexOf("=");
-      return place < 0 ? [line.trim(), ""] : [line.slice(0, place).trim(), line.slice(place + 1)];
+      const index = line.indexOf("=");
+      return index < 0 ? [line.trim(), ""] : [line.slice(0, index).trim(), line.slice(index + 1)];
     });
   return pairs.length ? Object.fromEntries(pairs) : undefined;
 }
@@ -136,8 +136,8 @@ export function selectParameters(schema: Schema, names: readonly string[]): Sche
 
 /** Return the schema of an object parameter; undefined if the kind does not have it. */
 export function objectSchema(schema: Schema, name: string): Schema | undefined {
-  const given = schema.properties?.[name];
-  const one = [given, ...(given?.anyOf ?? [])].find((each) => each?.$ref || each?.properties);
+  const property = schema.properties?.[name];
+  const one = [property, ...(property?.anyOf ?? [])].find((each) => each?.$ref || each?.properties);
   const found = one?.$ref ? schema.$defs?.[one.$ref.replace("#/$defs/", "")] : one;
   return found?.properties ? { ...found, $defs: schema.$defs ?? {} } : undefined;
 }

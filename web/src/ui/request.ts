@@ -52,5 +52,5 @@ export function useResult(job: Job) {
   useEffect(() => {
     if (job.state === "done") void ask(false);
   }, [job.state]);
-  return { shown: response.value, problem: problem.value, ask: (partial: boolean) => void ask(partial) };
+  return { response: response.value, problem: problem.value, ask: (partial: boolean) => void ask(partial) };
 }

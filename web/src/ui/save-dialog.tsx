@@ -12,18 +12,18 @@ const FORMATS: readonly (readonly [Format, string])[] = [
 ];
 
 export function SaveDialog() {
-  const wanted = pictureToSave.value;
-  if (!wanted) return null;
+  const savable = pictureToSave.value;
+  if (!savable) return null;
   const close = () => (pictureToSave.value = undefined);
   const save = (format: Format) => {
     close();
-    savePicture(wanted.name, wanted.picture, format).catch((error: unknown) =>
+    savePicture(savable.name, savable.picture, format).catch((error: unknown) =>
       showError("The picture could not be saved", error),
     );
   };
   return (
     <Dialog title="Save picture" onClose={close}>
-      <p class="soft">{wanted.picture.title}, with its title and a description above.</p>
+      <p class="soft">{savable.picture.title}, with its title and a description above.</p>
       <div class="stack">
         {FORMATS.map(([format, text]) => (
           <Button key={format} onClick={() => save(format)}>

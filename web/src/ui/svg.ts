@@ -137,13 +137,13 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
 
   arc(x: number, y: number, radius: number, from: number, to: number, anticlockwise = false): void {
     const whole = Math.abs(to - from) >= 2 * Math.PI - 1e-9;
-    const place = (angle: number) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)] as const;
+    const pointAt = (angle: number) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)] as const;
     const along = (until: number, large: boolean) => {
-      const [toX, toY] = place(until);
+      const [toX, toY] = pointAt(until);
       this.path += `A${[radius, radius].map(format).join(" ")} 0 ${large ? 1 : 0} ${anticlockwise ? 0 : 1} `;
       this.path += `${format(toX)} ${format(toY)}`;
     };
-    this.lineTo(...place(from));
+    this.lineTo(...pointAt(from));
     const turn = anticlockwise ? -1 : 1;
     if (whole) {
       along(from + turn * Math.PI, false);
@@ -210,8 +210,8 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   /** Embed pixels as an image. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width = image.width, height = image.height): void {
     const smooth = this.imageSmoothingEnabled ? "" : ' style="image-rendering:pixelated"';
-    const place = rectPath(x, y, width, height);
-    this.add("image", `${place} preserveAspectRatio="none" href="${image.toDataURL("image/png")}"${smooth}`);
+    const rectAttributes = rectPath(x, y, width, height);
+    this.add("image", `${rectAttributes} preserveAspectRatio="none" href="${image.toDataURL("image/png")}"${smooth}`);
   }
 
   // -- elements -------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   }
 
   private add(name: string, attributes: string, inner = ""): void {
-    const turned = this.matrix.every((value, place) => value === [1, 0, 0, 1, 0, 0][place]);
+    const turned = this.matrix.every((value, index) => value === [1, 0, 0, 1, 0, 0][index]);
     const matrix = turned ? "" : ` transform="matrix(${this.matrix.map(format).join(" ")})"`;
     // The clip path is in units of the sheet, so it encloses transformed elements.
     const open = this.clipped ? `<g clip-path="url(#${this.clipped})">` : "";

@@ -70,8 +70,8 @@ export function LoadingRows({ rows = 5 }: { rows?: number }) {
   return (
     <div aria-busy="true">
       <span class="visually-hidden">Loading</span>
-      {Array.from({ length: rows }, (_, place) => (
-        <span class="skeleton" key={place} style={{ width: `${90 - (place % 4) * 12}%` }} />
+      {Array.from({ length: rows }, (_, index) => (
+        <span class="skeleton" key={index} style={{ width: `${90 - (index % 4) * 12}%` }} />
       ))}
     </div>
   );

@@ -5,8 +5,8 @@ import { computeTrajectory } from "../../src/pages/collatz/model/trajectory";
 
 it("knows the delays of 1 to 10^6", () => {
   const { delays } = computeWindow(1n, 1_000_000);
-  const most = delays.reduce((best, value) => Math.max(best, value), 0);
-  expect([most, delays.indexOf(most) + 1]).toEqual([524, 837_799]);
+  const max = delays.reduce((best, value) => Math.max(best, value), 0);
+  expect([max, delays.indexOf(max) + 1]).toEqual([524, 837_799]);
   // Sum of OEIS A006577 up to 10^6.
   expect(delays.reduce((sum, value) => sum + value, 0)).toBe(131_434_424);
 });
@@ -25,15 +25,15 @@ const STARTS = [
 ];
 it.each(STARTS)("agrees with walks from %s on", (start) => {
   const found = computeWindow(start, 100);
-  for (let place = 0; place < 100; place += 1) {
-    const { delay, peak } = computeTrajectory(start + BigInt(place));
-    expect([found.delays[place], found.bits[place]]).toEqual([delay, bitLength(peak)]);
+  for (let index = 0; index < 100; index += 1) {
+    const { delay, peak } = computeTrajectory(start + BigInt(index));
+    expect([found.delays[index], found.bits[index]]).toEqual([delay, bitLength(peak)]);
   }
 });
 
 it.each(STARTS)("writes exact lines from %s on", (start) => {
-  const expected = Array.from({ length: 30 }, (_, place) => {
-    const { n, delay, peak } = computeTrajectory(start + BigInt(place));
+  const expected = Array.from({ length: 30 }, (_, index) => {
+    const { n, delay, peak } = computeTrajectory(start + BigInt(index));
     return `${n},${delay},${peak}\r\n`;
   });
   expect(formatTable(start, 30)).toBe(expected.join(""));

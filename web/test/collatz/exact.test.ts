@@ -62,7 +62,7 @@ describe("the inverse tree", () => {
     const visit = (branch: typeof root): void =>
       branch.depth === 12 ? void all.push(branch.value) : branch.children.forEach(visit);
     visit(root);
-    const brute = Array.from({ length: 4096 }, (_, place) => BigInt(place + 1)).filter(
+    const brute = Array.from({ length: 4096 }, (_, index) => BigInt(index + 1)).filter(
       (n) => computeTrajectory(n).delay === 12,
     );
     expect(all.sort((left, right) => Number(left - right))).toEqual(brute);
@@ -81,9 +81,9 @@ describe("the inverse tree", () => {
       growTree(1n, { depth: 9, toggledValues: new Set(), isPruned: false, maxBranches: 1000 }).root,
     );
     const leaves = all.filter(({ branch }) => !branch.children.length).map(({ row }) => row);
-    expect(leaves).toEqual(leaves.map((_, place) => place));
-    for (const [place, { from, branch }] of all.entries())
-      if (from) expect([all.indexOf(from) < place, from.branch.children.includes(branch)]).toEqual([true, true]);
+    expect(leaves).toEqual(leaves.map((_, index) => index));
+    for (const [index, { from, branch }] of all.entries())
+      if (from) expect([all.indexOf(from) < index, from.branch.children.includes(branch)]).toEqual([true, true]);
   });
   it.each([
     [1n, 1000n],
@@ -91,12 +91,12 @@ describe("the inverse tree", () => {
     [100n, 130n],
     [600_000n, 640_000n],
   ])("finds the fastest of %s to %s", (first, end) => {
-    const all = Array.from({ length: Number(end - first) }, (_, place) => first + BigInt(place)).filter(
+    const all = Array.from({ length: Number(end - first) }, (_, index) => first + BigInt(index)).filter(
       (n) => bitLength(n - 1n) === bitLength(n),
     );
-    const least = Math.min(...all.map((n) => computeTrajectory(n).delay));
-    const n = all.find((each) => computeTrajectory(each).delay === least);
-    expect(findFastest(first, end)).toEqual({ n, steps: least });
+    const min = Math.min(...all.map((n) => computeTrajectory(n).delay));
+    const n = all.find((each) => computeTrajectory(each).delay === min);
+    expect(findFastest(first, end)).toEqual({ n, steps: min });
   });
   it("gives up where there is none, and where it would search too long", () => {
     expect(findFastest(2n, 3n)).toBeUndefined();

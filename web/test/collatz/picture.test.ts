@@ -128,13 +128,13 @@ function packed(
   facts: object,
   columns: Record<string, [string, Float64Array | Uint32Array | Uint16Array]>,
 ): ArrayBuffer {
-  let place = 1024;
+  let index = 1024;
   const rows = Object.entries(columns).map(([name, [type, data]]) => {
-    const row = { name, type, offset: place, length: data.length };
-    place += Math.ceil(data.byteLength / 8) * 8;
+    const row = { name, type, offset: index, length: data.length };
+    index += Math.ceil(data.byteLength / 8) * 8;
     return row;
   });
-  const bytes = new Uint8Array(place);
+  const bytes = new Uint8Array(index);
   bytes.set(new TextEncoder().encode("TCB1"));
   new DataView(bytes.buffer).setUint32(4, 1016, true);
   bytes.set(new TextEncoder().encode(JSON.stringify({ facts, columns: rows }).padEnd(1016)), 8);
@@ -182,7 +182,7 @@ describe("densities of jobs", () => {
     const cells = createGrid(77, 200);
     paintDensity(cells, frame, density);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBeCloseTo(1000, 2);
-    for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, place) => place % 77 === x && each > 0)).toBe(true);
+    for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, index) => index % 77 === x && each > 0)).toBe(true);
     expect(computeExtent(cells).count).toBeGreaterThan(77);
   });
   it("count whole columns", () => {

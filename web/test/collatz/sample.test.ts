@@ -29,7 +29,7 @@ const RANGES: [string, Range][] = [
 
 describe.each(RANGES)("a sample of %s", (_, range) => {
   const one = createSample(range, 4000, false);
-  const at = (place: number) => range.first + BigInt(one.distance[place] as number);
+  const at = (index: number) => range.first + BigInt(one.distance[index] as number);
   it("has as many numbers as asked for, up to twice as many, and stands for all", () => {
     expect(one.distance.length).toBeGreaterThanOrEqual(3990);
     expect(one.distance.length).toBeLessThanOrEqual(8002);
@@ -44,10 +44,10 @@ describe.each(RANGES)("a sample of %s", (_, range) => {
   });
   it("has the steps, peaks and residues of its numbers", () => {
     if (range.end > 2n ** 53n) return;
-    for (let place = 0; place < one.distance.length; place += 97) {
-      const { delay, peak } = computeTrajectory(at(place));
-      expect([one.delays[place], one.bits[place]]).toEqual([delay, bitLength(peak)]);
-      expect(one.rest[place]).toBe(Number(at(place) % BigInt(CYCLE)));
+    for (let index = 0; index < one.distance.length; index += 97) {
+      const { delay, peak } = computeTrajectory(at(index));
+      expect([one.delays[index], one.bits[index]]).toEqual([delay, bitLength(peak)]);
+      expect(one.rest[index]).toBe(Number(at(index) % BigInt(CYCLE)));
     }
   });
 });
@@ -56,7 +56,7 @@ test("a sample of few numbers is all of them, also on a log axis", () => {
   const range = { first: 5n, end: 305n };
   for (const log of [false, true]) {
     const { distance: far, weight, delays } = createSample(range, 20_000, log);
-    expect([...far]).toEqual(Array.from({ length: 300 }, (_, place) => place));
+    expect([...far]).toEqual(Array.from({ length: 300 }, (_, index) => index));
     expect(new Set(weight)).toEqual(new Set([1]));
     expect([...delays]).toEqual([...computeWindow(5n, 300).delays]);
   }
@@ -73,7 +73,7 @@ test("what is in view stays where it is while the view moves", () => {
 test("a sample's mean is the mean of the range", () => {
   const all = computeWindow(1n, 1_000_000).delays;
   const { delays, weight } = createSample({ first: 1n, end: 1_000_001n }, 20_000, false);
-  const mean = sum(delays.map((delay, place) => delay * (weight[place] as number))) / sum(weight);
+  const mean = sum(delays.map((delay, index) => delay * (weight[index] as number))) / sum(weight);
   expect(Math.abs(mean - sum(all) / all.length)).toBeLessThan(1.5);
 });
 
@@ -161,7 +161,7 @@ describe("colors of more numbers than are computed one by one", () => {
   it("are those of the sample's peaks and residues", () => {
     const peak = drawn("peak");
     expect([peak.source, peak.colorScale.mode]).toEqual(["sample", "value"]);
-    expect(peak.colorScale.max).toBe(some.bits.reduce((most, bits) => Math.max(most, bits), 0));
+    expect(peak.colorScale.max).toBe(some.bits.reduce((max, bits) => Math.max(max, bits), 0));
     const residue = drawn("residue");
     expect(residue.colorScale.mode).toBe("class");
     expect(new Set(residue.grid!.cells)).toEqual(new Set([0, 1, 2, 3, MIXED_RESIDUES]));

@@ -37,7 +37,7 @@ describe("a tree around its first branch", () => {
     const spots = layOutAround(tree(12), 800, 500);
     const stem = [1n, 2n, 4n, 8n, 16n].map((value) => spots.find(({ branch }) => branch.value === value)!);
     expect(stem.map(({ x }) => x)).toEqual([0, 0, 0, 0, 0]);
-    for (let place = 1; place < stem.length; place += 1) expect(stem[place]!.y).toBeLessThan(stem[place - 1]!.y);
+    for (let index = 1; index < stem.length; index += 1) expect(stem[index]!.y).toBeLessThan(stem[index - 1]!.y);
   });
   it("names numbers where no other mark is", () => {
     const spots = layOutAround(tree(14), 1000, 560);

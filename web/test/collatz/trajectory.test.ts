@@ -43,7 +43,7 @@ describe("walk", () => {
   });
   it.each(SAMPLES)("agrees with single steps for %s", (n) => {
     const [found, terms] = [computeTrajectory(n), plain(n)];
-    const peak = terms.reduce((most, value) => (value > most ? value : most));
+    const peak = terms.reduce((max, value) => (value > max ? value : max));
     expect(found).toMatchObject({ isComplete: true, delay: terms.length - 1, peak, peakStep: terms.indexOf(peak) });
     expect(found.odd).toBe(terms.filter((value) => value % 2n === 1n && value !== 1n).length);
     expect(found.logs).toHaveLength(terms.length);
@@ -51,7 +51,7 @@ describe("walk", () => {
       expect(Math.abs((found.logs[step] as number) - log2(value))).toBeLessThan(1e-4);
     const bits: bigint[] = [];
     for (let at = 0; at < terms.length - 1; at += terms[at]! % 2n ? 2 : 1) bits.push(terms[at]! % 2n);
-    expect(Array.from({ length: found.shortcut }, (_, place) => BigInt(bitAt(found.parity, place)))).toEqual(bits);
+    expect(Array.from({ length: found.shortcut }, (_, index) => BigInt(bitAt(found.parity, index)))).toEqual(bits);
   });
   it("walks 1,000 digits and finds any value again", () => {
     const n = 10n ** 999n + 7n;

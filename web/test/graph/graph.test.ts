@@ -36,9 +36,9 @@ test("an item stands one layer after the last that it waits for, in whatever ord
   const graph = buildGraph([item("d", "c", "a"), item("c", "b"), item("b", "a"), item("a"), item("alone")]);
   expect([...graph.layer]).toEqual([3, 2, 1, 0, 0]);
   expect(graph.layers).toBe(4);
-  const place = (vertex: number) => graph.order.indexOf(vertex);
+  const position = (vertex: number) => graph.order.indexOf(vertex);
   for (const [vertex, parents] of graph.parents.entries())
-    for (const parent of parents) expect(place(parent)).toBeLessThan(place(vertex));
+    for (const parent of parents) expect(position(parent)).toBeLessThan(position(vertex));
 });
 
 test("an unknown dependency, one named twice and a cycle lose no item", () => {

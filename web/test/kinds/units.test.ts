@@ -140,42 +140,42 @@ afterEach(() => {
 });
 
 test("a question that timed out delays the next one no longer than others", async () => {
-  let asked = 0;
+  let requestCount = 0;
   const follower = follow(
     () => {
-      asked += 1;
+      requestCount += 1;
       return new Promise((_, reject) => setTimeout(() => reject(new Error("away")), 6000));
     },
     () => true,
   );
   await vi.advanceTimersByTimeAsync(6000 + 3000);
-  expect(asked).toBe(2);
+  expect(requestCount).toBe(2);
   follower.stop();
 });
 
 test("events in a burst are one question, and none is asked once nobody looks", async () => {
-  let asked = 0;
+  let requestCount = 0;
   let lasting = true;
   const follower = follow(
     async () => {
-      asked += 1;
+      requestCount += 1;
     },
     () => lasting,
   );
   await vi.advanceTimersByTimeAsync(0);
-  expect(asked).toBe(1);
-  for (let place = 0; place < 50; place += 1) follower.notify();
+  expect(requestCount).toBe(1);
+  for (let index = 0; index < 50; index += 1) follower.notify();
   await vi.advanceTimersByTimeAsync(1000);
-  expect(asked).toBe(2);
+  expect(requestCount).toBe(2);
   await vi.advanceTimersByTimeAsync(3000);
-  expect(asked).toBe(3);
+  expect(requestCount).toBe(3);
   lasting = false;
   await vi.advanceTimersByTimeAsync(3000);
-  expect(asked).toBe(4);
+  expect(requestCount).toBe(4);
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked).toBe(4);
+  expect(requestCount).toBe(4);
   follower.notify();
   follower.stop();
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked).toBe(4);
+  expect(requestCount).toBe(4);
 });

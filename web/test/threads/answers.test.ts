@@ -186,7 +186,7 @@ function lab(rgb: Rgb): number[] {
 
 function apartness(one: Rgb, other: Rgb): number {
   const [first, second] = [lab(one), lab(other)];
-  return Math.hypot(...first.map((each, place) => each - (second[place] as number)));
+  return Math.hypot(...first.map((each, index) => each - (second[index] as number)));
 }
 
 describe.each([false, true])("depths in dark %s", (dark) => {

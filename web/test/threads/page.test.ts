@@ -67,7 +67,7 @@ function contrast(one: Rgb, other: Rgb): number {
   const light = (rgb: Rgb) =>
     rgb
       .map((each) => (each / 255 <= 0.04045 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4))
-      .reduce((sum, each, place) => sum + each * ([0.2126, 0.7152, 0.0722][place] as number), 0);
+      .reduce((sum, each, index) => sum + each * ([0.2126, 0.7152, 0.0722][index] as number), 0);
   const [low, high] = [light(one), light(other)].sort((left, right) => left - right) as [number, number];
   return (high + 0.05) / (low + 0.05);
 }
@@ -96,7 +96,7 @@ describe("distribution", () => {
     expect(bars.length).toBeLessThanOrEqual(40);
     expect(bars.reduce((sum, bar) => sum + bar.count, 0)).toBe(10);
     expect(bars.some((bar) => bar.count === 0)).toBe(true);
-    for (const [place, bar] of bars.entries()) if (place) expect(bar.from).toBe(bars[place - 1]?.to);
+    for (const [index, bar] of bars.entries()) if (index) expect(bar.from).toBe(bars[index - 1]?.to);
     expect(createBars(cellOf([]))).toEqual([]);
   });
   it("finds the bin of a share", () => {

@@ -47,7 +47,7 @@ export function synthetic(count: number, cores: number): Trace {
   };
   for (let slice = 0; slice < size; slice += 1)
     fill(trace, slice, slice % each === 0 ? 0 : (trace.end[slice - 1] as number), random);
-  trace.until = trace.end.reduce((most, end) => Math.max(most, end), 0);
+  trace.until = trace.end.reduce((max, end) => Math.max(max, end), 0);
   return trace;
 }
 

@@ -200,11 +200,11 @@ describe.each(WHOLE)("replica %s, against the reference", (name) => {
     expect(ns(found.work)).toBe((row(name).work_ns as number) + (row(name).overhead_ns as number));
     expect(ns(found.span)).toBe(row(name).span_ns);
     expect(
-      found.path.every((thread, place) => place === 0 || trace.threads.parent[thread] === found.path[place - 1]),
+      found.path.every((thread, index) => index === 0 || trace.threads.parent[thread] === found.path[index - 1]),
     ).toBe(true);
-    const { minMakespan: least, greedyMakespan: greedy } = computeBounds(found, trace.cores);
-    expect(trace.until).toBeGreaterThanOrEqual(least - 1e-6);
-    if (name === "stealing") expect(greedy).toBeGreaterThan(least);
+    const { minMakespan: min, greedyMakespan: greedy } = computeBounds(found, trace.cores);
+    expect(trace.until).toBeGreaterThanOrEqual(min - 1e-6);
+    if (name === "stealing") expect(greedy).toBeGreaterThan(min);
     const end = countersAt(trace, index, trace.until);
     expect(end).toMatchObject({
       active: 0,
@@ -212,8 +212,8 @@ describe.each(WHOLE)("replica %s, against the reference", (name) => {
       depth: row(name).max_depth_reached,
       steals: row(name).steals,
     });
-    const most = [...index.births].map((at) => countersAt(trace, index, at).active);
-    expect(Math.max(...most)).toBeLessThanOrEqual(row(name).peak_live as number);
+    const max = [...index.births].map((at) => countersAt(trace, index, at).active);
+    expect(Math.max(...max)).toBeLessThanOrEqual(row(name).peak_live as number);
   });
 });
 
@@ -229,8 +229,8 @@ describe("lives", () => {
     const counts = [...trace.threads.parent.keys()].map((thread) => threadSlices(trace, thread));
     expect(Math.max(...counts.map((each) => each.length))).toBeGreaterThan(2);
     for (const each of counts)
-      for (const [place, slice] of each.entries())
-        if (place) expect(trace.start[slice]).toBeGreaterThan(trace.start[each[place - 1] as number] as number);
+      for (const [index, slice] of each.entries())
+        if (index) expect(trace.start[slice]).toBeGreaterThan(trace.start[each[index - 1] as number] as number);
   });
   it("a trace that was cut says so and its open threads live on", async () => {
     const { trace, critical: way } = await read("cut");
@@ -335,7 +335,7 @@ describe("tree", () => {
     expect(ns(found.total)).toBe(row("stealing").busy_ns);
     for (const [thread] of trace.threads.parent.entries()) {
       const children = [...childrenOf(tree, thread)];
-      expect(children.map((child) => trace.threads.number[child])).toEqual(children.map((_, place) => place));
+      expect(children.map((child) => trace.threads.number[child])).toEqual(children.map((_, index) => index));
       const inner = children.reduce((sum, child) => sum + (found.time[child] as number), 0);
       expect(found.time[thread]).toBeGreaterThanOrEqual(inner - 1e-6);
     }
@@ -351,8 +351,8 @@ describe("tree", () => {
     const { trace, tree } = await read("stealing");
     const found = sumSubtrees(trace, 0, trace.until);
     const path = heaviestPath(tree, found);
-    for (const [place, thread] of path.entries()) {
-      const beside = childrenOf(tree, path[place - 1] ?? NONE);
+    for (const [index, thread] of path.entries()) {
+      const beside = childrenOf(tree, path[index - 1] ?? NONE);
       expect(found.time[thread]).toBe(Math.max(...[...beside].map((each) => found.time[each] as number)));
     }
   });
@@ -444,8 +444,8 @@ describe("clock", () => {
     expect(advanceClock({ time: 7, isPlaying: false, speed: 1 }, 5000, 1000).time).toBe(7);
   });
   it("has a slider of equal factors", () => {
-    for (const place of [0, 25, 50, 75, 100])
-      expect(Math.abs(sliderPosition(speedAtPosition(place)) - place)).toBeLessThanOrEqual(1);
+    for (const index of [0, 25, 50, 75, 100])
+      expect(Math.abs(sliderPosition(speedAtPosition(index)) - index)).toBeLessThanOrEqual(1);
     expect([speedAtPosition(0), speedAtPosition(100), playbackRate(10, 5000)]).toEqual([1, 100, 500]);
   });
 });

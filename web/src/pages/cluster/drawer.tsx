@@ -245,14 +245,14 @@ function Relations({ job }: { job: Job }) {
 
 function RelatedJobs({ title, rows, count = rows.length }: { title: string; rows: RelatedJob[]; count?: number }) {
   if (!count) return null;
-  const shown = rows.slice(0, MAX_RELATED);
+  const visibleRows = rows.slice(0, MAX_RELATED);
   return (
     <>
       <p class="soft">
         {title}: {formatInteger(count)}
       </p>
       <ul class="now">
-        {shown.map((row) => (
+        {visibleRows.map((row) => (
           <li class="row" key={row.job_id}>
             <Button class="link mono" onClick={() => openJob(row.job_id)}>
               {row.job_id}
@@ -261,7 +261,7 @@ function RelatedJobs({ title, rows, count = rows.length }: { title: string; rows
           </li>
         ))}
       </ul>
-      {count > shown.length && <p class="soft small">and {formatInteger(count - shown.length)} more</p>}
+      {count > visibleRows.length && <p class="soft small">and {formatInteger(count - visibleRows.length)} more</p>}
     </>
   );
 }
@@ -307,28 +307,28 @@ function JobEvents({ id }: { id: string }) {
 
 /** The result if the job has finished, or on request the committed part. */
 function ResultSection({ job }: { job: Job }) {
-  const { shown, problem, ask } = useResult(job);
+  const { response: result, problem, ask } = useResult(job);
   const save = () =>
     download(
       `${job.type}-${job.job_id}.json`,
-      JSON.stringify({ job, result: shown?.value }, null, 2),
+      JSON.stringify({ job, result: result?.value }, null, 2),
       "application/json",
     );
   const some = Number(job.done) > 0;
-  if (!shown && !problem && job.state !== "done" && !some) return null;
+  if (!result && !problem && job.state !== "done" && !some) return null;
   return (
     <Section
-      title={shown?.partial && !isEnded(job) ? `Result so far` : "Result"}
-      note={shown && <Button onClick={save}>Save as JSON</Button>}
+      title={result?.partial && !isEnded(job) ? `Result so far` : "Result"}
+      note={result && <Button onClick={save}>Save as JSON</Button>}
     >
       {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
-      {shown ? (
-        <Outline value={shown.value} label="Result" />
+      {result ? (
+        <Outline value={result.value} label="Result" />
       ) : (
         job.state === "done" && !problem && <LoadingRows rows={4} />
       )}
       {job.state !== "done" && some && (
-        <Button onClick={() => ask(true)}>{shown ? "Refresh" : "Show the result so far"}</Button>
+        <Button onClick={() => ask(true)}>{result ? "Refresh" : "Show the result so far"}</Button>
       )}
     </Section>
   );

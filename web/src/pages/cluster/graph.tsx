@@ -279,16 +279,18 @@ function describeBox(members: readonly number[], workflow: Workflow): string {
 // -- appearance -------------------------------------------------------------------------------------------------------
 
 function createBoxContents({ workflow: answer, graphLayout: drawn }: WorkflowView): BoxContent[] {
-  const [shown, now] = [answer.value, drawn.value];
-  if (!shown || !now || shown.actions.length !== now.boxes.boxOfVertex.length) return [];
-  return now.boxes.members.map((members) => createBoxContent(members.flatMap((vertex) => shown.actions[vertex] ?? [])));
+  const [currentWorkflow, now] = [answer.value, drawn.value];
+  if (!currentWorkflow || !now || currentWorkflow.actions.length !== now.boxes.boxOfVertex.length) return [];
+  return now.boxes.members.map((members) =>
+    createBoxContent(members.flatMap((vertex) => currentWorkflow.actions[vertex] ?? [])),
+  );
 }
 
 function createBoxContent(actions: readonly Action[]): BoxContent {
   const counts = countStates(actions.map((action) => action.state));
   const look = stateStyle(counts[0]?.[0] ?? "");
-  const wanted = state.states.value;
-  const faint = wanted !== "" && !actions.some((action) => action.state === wanted);
+  const stateFilter = state.states.value;
+  const faint = stateFilter !== "" && !actions.some((action) => action.state === stateFilter);
   const [first] = actions;
   if (!first) return { title: "", note: "", style: look, shares: [], isGroup: false, isFaint: faint };
   if (actions.length === 1)
@@ -335,7 +337,7 @@ function createDrawing(
   moving: boolean,
 ): Drawing {
   const way = lit.value?.vertices.map((vertex) => boxes.boxOfVertex[vertex] as number) ?? [];
-  const steps = new Set(way.slice(1).map((box, place) => `${way[place]} ${box}`));
+  const steps = new Set(way.slice(1).map((box, index) => `${way[index]} ${box}`));
   const chosen = boxes.boxOfVertex[structure.value?.vertexOf.get(state.action.value) ?? -1];
   return {
     layout,
@@ -400,13 +402,13 @@ function useFrames(pass: (view: View) => void, moving: Signal<boolean>): FrameSc
 
 /** Handle pointer and wheel, including pinch gestures. */
 function usePointer(
-  place: preact.RefObject<HTMLDivElement | null>,
+  container: preact.RefObject<HTMLDivElement | null>,
   see: FrameScheduler,
   drawnNow: () => View | undefined,
   layout: GraphLayout["layout"],
 ): void {
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (!element) return undefined;
     const fingers = new Map<number, { x: number; y: number }>();
     const now = () => see.latest() ?? drawnNow();
@@ -414,21 +416,21 @@ function usePointer(
       const box = element.getBoundingClientRect();
       return { x: event.clientX - box.left, y: event.clientY - box.top };
     };
-    const room = () => ({ width: element.clientWidth, height: element.clientHeight });
+    const windowSize = () => ({ width: element.clientWidth, height: element.clientHeight });
     const wheel = (event: WheelEvent) => {
       const view = now();
       if (!view) return;
       event.preventDefault();
       const scale = event.deltaMode === 1 ? 30 : 1;
       const { x, y } = at(event);
-      if (event.shiftKey) see(panView(view, -(event.deltaY || event.deltaX) * scale, 0, layout, room()));
+      if (event.shiftKey) see(panView(view, -(event.deltaY || event.deltaX) * scale, 0, layout, windowSize()));
       else see(zoomView(view, 1.0018 ** (-event.deltaY * scale * (event.ctrlKey ? 4 : 1)), x, y));
     };
     /** Move the view to a point of the map; return true if the point is on the map. */
     const jump = (x: number, y: number) => {
       const view = now();
-      const map = view && mapRect(layout, view, room());
-      const next = map && viewAtMapPoint(view, map, x, y, room());
+      const map = view && mapRect(layout, view, windowSize());
+      const next = map && viewAtMapPoint(view, map, x, y, windowSize());
       if (next) see(next);
       return next !== undefined;
     };
@@ -448,7 +450,7 @@ function usePointer(
       see.drag(true);
       const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
       fingers.set(event.pointerId, here);
-      if (!other) return see(panView(view, here.x - before.x, here.y - before.y, layout, room()));
+      if (!other) return see(panView(view, here.x - before.x, here.y - before.y, layout, windowSize()));
       const apart = (one: { x: number; y: number }) => Math.max(10, Math.hypot(one.x - other.x, one.y - other.y));
       see(zoomView(view, apart(here) / apart(before), (here.x + other.x) / 2, (here.y + other.y) / 2));
     };

@@ -129,8 +129,8 @@ function ErrorList({ list, more, onShow }: ErrorListProps) {
   return (
     <div class="trouble complaints" role="alert" aria-label="Errors">
       <ul>
-        {list.map((each, place) => (
-          <li key={place}>
+        {list.map((each, index) => (
+          <li key={index}>
             <Button class="link num" onClick={() => onShow(each)}>
               {each.line}:{each.column}
             </Button>{" "}

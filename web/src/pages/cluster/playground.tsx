@@ -169,15 +169,15 @@ async function copyAnswer(text: string): Promise<void> {
 }
 
 /** Parse a number within bounds; undefined for an empty text, NaN for an invalid one. */
-function parseBounded(text: string, least: number, most: number): number | undefined {
+function parseBounded(text: string, min: number, max: number): number | undefined {
   if (!text.trim()) return undefined;
   const value = Number(text);
-  return value >= least && value <= most ? value : Number.NaN;
+  return value >= min && value <= max ? value : Number.NaN;
 }
 
 interface QuestionProps {
   busy: boolean;
-  onAsk: (asked: string, choices: RequestOptions) => void;
+  onAsk: (question: string, choices: RequestOptions) => void;
   onStop: () => void;
 }
 
@@ -225,8 +225,8 @@ function QuestionForm({ busy, onAsk, onStop }: QuestionProps) {
         }}
       />
       <div class="row">
-        <SmallField name="maximum tokens" value={tokens.value} onType={(given) => (tokens.value = given)} />
-        <SmallField name="temperature" value={temperature.value} onType={(given) => (temperature.value = given)} />
+        <SmallField name="maximum tokens" value={tokens.value} onType={(typed) => (tokens.value = typed)} />
+        <SmallField name="temperature" value={temperature.value} onType={(typed) => (temperature.value = typed)} />
         <span class="grow small soft" id="question-hint">
           {errorText ? <span class="bad">{errorText}</span> : "Ctrl+Enter sends. The chat is not stored."}
         </span>

@@ -40,7 +40,7 @@ const LENGTHS: [number, string][] = [
 export function Profiles() {
   /** Number of actions on this page, each of which refreshes the list. */
   const acts = useSignal(0);
-  const shown = useSignal("");
+  const openProfile = useSignal("");
   const asks = useSignal(false);
   const answer = usePolling(`profiles ${acts.value}`, REFRESH_SECONDS, loadProfiles);
   const { value, problem } = answer.value;
@@ -59,14 +59,14 @@ export function Profiles() {
     };
     if (await askConfirmation(question)) await done(`Delete ${row.name}`, deleteProfile(row.name));
   };
-  const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
-  const opened = value?.find((row) => row.name === shown.value);
+  const open = (name: string) => (openProfile.value = openProfile.peek() === name ? "" : name);
+  const opened = value?.find((row) => row.name === openProfile.value);
   return (
     <PolledTable
       title="Profiles"
       pollState={answer.value}
       columns={createColumns(open, stop)}
-      openKey={shown.value}
+      openKey={openProfile.value}
       empty={<NoProfiles />}
       action={<Button onClick={() => (asks.value = true)}>New profile</Button>}
     >
@@ -84,7 +84,7 @@ export function Profiles() {
           onClose={() => (asks.value = false)}
           onStarted={(name) => {
             asks.value = false;
-            shown.value = name;
+            openProfile.value = name;
             acts.value += 1;
           }}
         />

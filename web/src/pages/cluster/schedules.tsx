@@ -44,7 +44,7 @@ const DONE_TEXTS: Record<ScheduleVerb, string> = {
 export function Schedules() {
   /** Number of actions on this page, each of which refreshes the list. */
   const acts = useSignal(0);
-  const shown = useSignal("");
+  const openSchedule = useSignal("");
   const answer = usePolling(`schedules ${acts.value}`, REFRESH_SECONDS, loadSchedules);
   const { value, problem } = answer.value;
   if (problem?.status === 404) return null;
@@ -71,19 +71,19 @@ export function Schedules() {
     await runAction(`Delete ${name}`, `Deleted schedule ${name}`, deleteSchedule(name));
     acts.value += 1;
   };
-  const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
+  const open = (name: string) => (openSchedule.value = openSchedule.peek() === name ? "" : name);
   return (
     <PolledTable
       title="Schedules"
       pollState={answer.value}
       columns={createColumns(act, open)}
-      openKey={shown.value}
+      openKey={openSchedule.value}
       empty={<NoSchedules />}
     >
-      {value?.some((row) => row.name === shown.value) && (
-        <ScheduleDetails key={shown.value} name={shown.value}>
-          <Button onClick={() => void act(shown.value, "run")}>{VERB_LABELS.run}</Button>
-          <Button class="danger" onClick={() => void remove(shown.value)}>
+      {value?.some((row) => row.name === openSchedule.value) && (
+        <ScheduleDetails key={openSchedule.value} name={openSchedule.value}>
+          <Button onClick={() => void act(openSchedule.value, "run")}>{VERB_LABELS.run}</Button>
+          <Button class="danger" onClick={() => void remove(openSchedule.value)}>
             Delete
           </Button>
         </ScheduleDetails>
@@ -144,13 +144,13 @@ function createColumns(
 }
 
 function LastRun({ row }: { row: Schedule }) {
-  const { last_run: at, last_job_id: job, last_workflow_id: workflow, last_outcome: said } = row;
+  const { last_run: at, last_job_id: job, last_workflow_id: workflow, last_outcome: outcome } = row;
   if (!at) return <span class="soft">none yet</span>;
-  const text = truncate(said ?? "", 200);
+  const text = truncate(outcome ?? "", 200);
   const name = job ?? workflow ?? "";
   // The reason for a skipped run names the earlier run.
-  const place = name ? text.indexOf(name) : -1;
-  const [before, after] = place < 0 ? [`${text} `, ""] : [text.slice(0, place), text.slice(place + name.length)];
+  const index = name ? text.indexOf(name) : -1;
+  const [before, after] = index < 0 ? [`${text} `, ""] : [text.slice(0, index), text.slice(index + name.length)];
   return (
     <span class="small">
       <span class="num">{formatTimestamp(at)}</span> {before}

@@ -195,22 +195,22 @@ function Heading({ service: row, onChange: onAct }: Props) {
 
 function ScaleForm({ service: row, onChange: onAct }: Props) {
   const typed = useSignal<string | undefined>(undefined);
-  const { min: least, max: most } = scalingLimits(row);
+  const { min, max } = scalingLimits(row);
   const text = typed.value ?? String(row.replicas);
-  const wanted = /^\d{1,3}$/.test(text.trim()) ? Number(text) : Number.NaN;
-  const wrong = !(wanted >= least && wanted <= most);
+  const replicas = /^\d{1,3}$/.test(text.trim()) ? Number(text) : Number.NaN;
+  const wrong = !(replicas >= min && replicas <= max);
   const step = (by: number) =>
-    (typed.value = String(Math.min(most, Math.max(least, (wrong ? row.replicas : wanted) + by))));
+    (typed.value = String(Math.min(max, Math.max(min, (wrong ? row.replicas : replicas) + by))));
   const apply = async () => {
-    const fewer = row.replicas - wanted;
+    const fewer = row.replicas - replicas;
     const question = {
-      title: `Scale ${row.name} from ${row.replicas} to ${wanted}?`,
+      title: `Scale ${row.name} from ${row.replicas} to ${replicas}?`,
       text: describeDrain(row),
-      buttonLabel: `Scale to ${wanted}`,
+      buttonLabel: `Scale to ${replicas}`,
       isDangerous: true,
     };
     if (fewer > 0 && row.requests > 0 && !(await askConfirmation(question))) return;
-    if (await runAction(`Scale ${row.name}`, `${row.name}: scaling to ${wanted}`, scaleService(row.name, wanted))) {
+    if (await runAction(`Scale ${row.name}`, `${row.name}: scaling to ${replicas}`, scaleService(row.name, replicas))) {
       typed.value = undefined;
       onAct();
     }
@@ -227,7 +227,7 @@ function ScaleForm({ service: row, onChange: onAct }: Props) {
         wanted
       </label>
       <span class="segments">
-        <Button aria-label="One fewer" disabled={!(wanted > least)} onClick={() => step(-1)}>
+        <Button aria-label="One fewer" disabled={!(replicas > min)} onClick={() => step(-1)}>
           −
         </Button>
         <input
@@ -241,17 +241,17 @@ function ScaleForm({ service: row, onChange: onAct }: Props) {
           aria-describedby="replicas-hint"
           onInput={(event) => (typed.value = event.currentTarget.value)}
         />
-        <Button aria-label="One more" disabled={!(wanted < most)} onClick={() => step(1)}>
+        <Button aria-label="One more" disabled={!(replicas < max)} onClick={() => step(1)}>
           +
         </Button>
       </span>
       {typed.value !== undefined && (
-        <button type="submit" class="primary" disabled={wrong || wanted === row.replicas}>
+        <button type="submit" class="primary" disabled={wrong || replicas === row.replicas}>
           Scale
         </button>
       )}
       <span id="replicas-hint" class={`small ${wrong ? "bad" : "soft"}`}>
-        {(wrong || most < 100) && `${least} to ${most}${most < 100 ? ", scaled by load" : ""}`}
+        {(wrong || max < 100) && `${min} to ${max}${max < 100 ? ", scaled by load" : ""}`}
       </span>
     </form>
   );
@@ -377,7 +377,7 @@ const COLUMNS: Column<ServiceReplica>[] = [
 function Replicas({ row }: { row: Service }) {
   const { running, last_dead_job_id: dead } = row;
   const job = state.replica.value;
-  const shown = running.find(({ job_id: id }) => id === job);
+  const openReplicaRecord = running.find(({ job_id: id }) => id === job);
   return (
     <section class="stack" aria-labelledby="replicas-title">
       <div class="row">
@@ -401,16 +401,23 @@ function Replicas({ row }: { row: Service }) {
           empty={<p class="soft">None.</p>}
         />
       </div>
-      {job && (shown || job === dead) && (
+      {job && (openReplicaRecord || job === dead) && (
         <section class="part stack" aria-label={`Log of ${job}`}>
-          {shown && !canWriteLog(shown) ? (
-            <p class="soft">The replica writes no log while it is {shown.state}.</p>
+          {openReplicaRecord && !canWriteLog(openReplicaRecord) ? (
+            <p class="soft">The replica writes no log while it is {openReplicaRecord.state}.</p>
           ) : (
-            <LogView key={`${job} ${Boolean(shown)}`} job={job} unit={0} running={Boolean(shown)} />
+            <LogView
+              key={`${job} ${Boolean(openReplicaRecord)}`}
+              job={job}
+              unit={0}
+              running={Boolean(openReplicaRecord)}
+            />
           )}
         </section>
       )}
-      {job && !shown && job !== dead && <p class="soft">The replica {job} has stopped, and its log was deleted.</p>}
+      {job && !openReplicaRecord && job !== dead && (
+        <p class="soft">The replica {job} has stopped, and its log was deleted.</p>
+      )}
     </section>
   );
 }

@@ -138,7 +138,7 @@ function Lanes({ stream, until, hasResponses }: { stream: Stream; until: number 
       title="Worker stream, last 10 minutes"
       summary={summary}
       getTable={() => createTable(currentView())}
-      note={<StreamLegend shown={currentView()} mean={mean} />}
+      note={<StreamLegend view={currentView()} mean={mean} />}
     >
       <div
         class="lanes"
@@ -186,7 +186,7 @@ function NoLanes() {
 }
 
 /** Jobs with the most lane time, and explanations of the picture. */
-function StreamLegend({ shown: { stream, to, known }, mean }: { shown: StreamView; mean: number }) {
+function StreamLegend({ view: { stream, to, known }, mean }: { view: StreamView; mean: number }) {
   const works = sumWork(stream, to - STREAM_SECONDS, to, known);
   const rest = works.length - MAX_NAMED;
   return (
@@ -220,8 +220,8 @@ function StreamLegend({ shown: { stream, to, known }, mean }: { shown: StreamVie
 
 type Box = [x: number, y: number, width: number, height: number];
 
-function draw(context: CanvasRenderingContext2D, width: number, shown: StreamView): void {
-  const { stream, to, known } = shown;
+function draw(context: CanvasRenderingContext2D, width: number, view: StreamView): void {
+  const { stream, to, known } = view;
   const frame = createFrame(stream, width, to);
   drawAxis(context, frame, stream.lanes.length * frame.lane);
   drawNames(context, frame, stream);
@@ -346,17 +346,17 @@ function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stre
   context.font = MONO_FONT;
   context.textAlign = "right";
   context.textBaseline = "middle";
-  const most = Math.floor((frame.left - 12) / 7.3);
+  const max = Math.floor((frame.left - 12) / 7.3);
   const every = Math.max(1, Math.ceil(14 / frame.lane));
   const workers = new Map(fleet.value.workers.map((worker) => [worker.id, worker]));
-  for (const [place, { lane, worker }] of stream.lanes.entries()) {
+  for (const [index, { lane, worker }] of stream.lanes.entries()) {
     context.fillStyle = token("line");
-    context.fillRect(frame.left, (place + 1) * frame.lane - 0.5, frame.width, 0.5);
-    if (place % every) continue;
+    context.fillRect(frame.left, (index + 1) * frame.lane - 0.5, frame.width, 0.5);
+    if (index % every) continue;
     const how = workerCondition(workers.get(worker));
-    const said = how && most >= MIN_NAME_LETTERS ? ` ${how}` : "";
+    const conditionText = how && max >= MIN_NAME_LETTERS ? ` ${how}` : "";
     context.fillStyle = token(how === "lost" ? "bad" : how ? "warn" : "ink-soft");
-    const text = `${shortenMiddle(lane, most - said.length)}${said}`;
-    context.fillText(text, frame.left - 6, Math.max(HALF_LETTER, (place + 0.5) * frame.lane));
+    const text = `${shortenMiddle(lane, max - conditionText.length)}${conditionText}`;
+    context.fillText(text, frame.left - 6, Math.max(HALF_LETTER, (index + 0.5) * frame.lane));
   }
 }

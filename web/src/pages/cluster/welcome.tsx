@@ -19,13 +19,13 @@ export function Welcome() {
       () => undefined, // the page explains why the cluster does not answer
     );
   }, []);
-  const shown = Object.keys(KINDS).flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
-  if (!shown.length) return null;
+  const shownKinds = Object.keys(KINDS).flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
+  if (!shownKinds.length) return null;
   return (
     <section class="welcome" aria-labelledby="welcome-title">
       <h2 id="welcome-title">No job has run on this cluster yet. Try one of these:</h2>
       <ul>
-        {shown.map((kind) => (
+        {shownKinds.map((kind) => (
           <KindCard key={kind.type} kind={kind} />
         ))}
       </ul>

@@ -34,8 +34,12 @@ async function drainWorker(worker: Worker): Promise<void> {
     }));
   if (!sure) return;
   pendingDrains.value = new Set([...pendingDrains.value, worker.id]);
-  const told = on ? `Draining ${worker.id}` : `Resumed ${worker.id}`;
-  await runAction(`Drain ${worker.id}`, told, post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }));
+  const successText = on ? `Draining ${worker.id}` : `Resumed ${worker.id}`;
+  await runAction(
+    `Drain ${worker.id}`,
+    successText,
+    post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }),
+  );
   pendingDrains.value = new Set([...pendingDrains.value].filter((id) => id !== worker.id));
 }
 

@@ -41,14 +41,14 @@ import {
 export function WorkflowDetails({ id }: { id: string }) {
   const view = useMemo(() => followWorkflow(id), [id]);
   useEffect(() => view.stop, [view]);
-  const [shown, problem] = [view.workflow.value, view.problem.value];
+  const [workflow, problem] = [view.workflow.value, view.problem.value];
   return (
     <section class="workflow stack" aria-label={`Workflow ${id}`}>
       <nav>
         <TextButton onClick={() => openWorkflow("")}>All workflows</TextButton>
       </nav>
-      {shown && view.structure.value ? (
-        <WorkflowBody view={view} workflow={shown} structure={view.structure.value} problem={problem} />
+      {workflow && view.structure.value ? (
+        <WorkflowBody view={view} workflow={workflow} structure={view.structure.value} problem={problem} />
       ) : problem ? (
         <MissingWorkflow id={id} problem={problem} view={view} />
       ) : (
@@ -74,10 +74,10 @@ interface Props {
   structure: Structure;
 }
 
-function WorkflowBody({ view, workflow: shown, structure, problem }: Props & { problem: Problem | undefined }) {
+function WorkflowBody({ view, workflow, structure, problem }: Props & { problem: Problem | undefined }) {
   const list = state.look.value === "list";
   const drawn = view.graphLayout.value;
-  const action = shown.actions[structure.vertexOf.get(state.action.value) ?? -1];
+  const action = workflow.actions[structure.vertexOf.get(state.action.value) ?? -1];
   useLayoutEffect(
     () =>
       bindShortcuts({
@@ -87,42 +87,42 @@ function WorkflowBody({ view, workflow: shown, structure, problem }: Props & { p
         },
         E: {
           text: "open the first failed action",
-          run: () => selectAction(shown.actions[firstFailure(shown.actions) ?? -1]?.action_id ?? ""),
+          run: () => selectAction(workflow.actions[firstFailure(workflow.actions) ?? -1]?.action_id ?? ""),
         },
         c: {
           text: "cancel the workflow, after a confirmation",
-          run: () => void controlWithConfirmation(view, shown, "cancel"),
+          run: () => void controlWithConfirmation(view, workflow, "cancel"),
         },
         r: {
           text: "retry the failed actions of the workflow",
-          run: () => void controlWithConfirmation(view, shown, "retry"),
+          run: () => void controlWithConfirmation(view, workflow, "retry"),
         },
         Escape: {
           text: "close the action, then the workflow",
           run: () => (state.action.peek() ? selectAction("") : openWorkflow("")),
         },
       }),
-    [shown],
+    [workflow],
   );
   return (
     <>
-      <Heading view={view} shown={shown} />
+      <Heading view={view} workflow={workflow} />
       {problem && connection.value === "live" && <ErrorMessage subject="Workflow" problem={problem} />}
-      {shown.waiting_because && <p>Waits: {shown.waiting_because}.</p>}
-      <Failure shown={shown} structure={structure} />
-      <WorkflowServices shown={shown} />
-      <Approvals view={view} shown={shown} />
-      <GraphTools view={view} shown={shown} />
+      {workflow.waiting_because && <p>Waits: {workflow.waiting_because}.</p>}
+      <Failure workflow={workflow} structure={structure} />
+      <WorkflowServices workflow={workflow} />
+      <Approvals view={view} workflow={workflow} />
+      <GraphTools view={view} workflow={workflow} />
       <div class={`workflow-body ages ${action ? "with-drawer" : ""}`}>
         <div class="list">
           {list || !drawn ? (
-            <ActionList shown={shown} />
+            <ActionList workflow={workflow} />
           ) : (
-            <GraphView view={view} workflow={shown} structure={structure} graphLayout={drawn} />
+            <GraphView view={view} workflow={workflow} structure={structure} graphLayout={drawn} />
           )}
         </div>
         {action && (
-          <ActionPanel key={action.action_id} view={view} workflow={shown} structure={structure} action={action} />
+          <ActionPanel key={action.action_id} view={view} workflow={workflow} structure={structure} action={action} />
         )}
       </div>
     </>
@@ -133,71 +133,76 @@ function WorkflowBody({ view, workflow: shown, structure, problem }: Props & { p
 
 const VERB_LABELS = { cancel: "Cancel", retry: "Retry" } as const;
 
-async function controlWithConfirmation(view: WorkflowView, shown: Workflow, verb: "cancel" | "retry"): Promise<void> {
-  if (!allowedVerbs(shown.state).includes(verb))
-    return showToast(`${VERB_LABELS[verb]}: the workflow is ${shown.state}`);
+async function controlWithConfirmation(
+  view: WorkflowView,
+  workflow: Workflow,
+  verb: "cancel" | "retry",
+): Promise<void> {
+  if (!allowedVerbs(workflow.state).includes(verb))
+    return showToast(`${VERB_LABELS[verb]}: the workflow is ${workflow.state}`);
   const question = {
-    title: `Cancel workflow ${shown.name}?`,
+    title: `Cancel workflow ${workflow.name}?`,
     text: "Its jobs are cancelled, and no further action starts. Retry continues from there.",
     buttonLabel: "Cancel workflow",
     isDangerous: true,
   };
   if (verb === "cancel" && !(await askConfirmation(question))) return;
   try {
-    const { notes = [] } = await controlWorkflow(shown.workflow_id, verb);
-    const said = ["Retried: the workflow continues from the failed actions", ...notes.slice(0, 3)].join(". ");
-    showToast(verb === "cancel" ? "Cancel requested" : said);
+    const { notes = [] } = await controlWorkflow(workflow.workflow_id, verb);
+    const message = ["Retried: the workflow continues from the failed actions", ...notes.slice(0, 3)].join(". ");
+    showToast(verb === "cancel" ? "Cancel requested" : message);
   } catch (error) {
-    showError(`${VERB_LABELS[verb]} ${shown.name}`, error);
+    showError(`${VERB_LABELS[verb]} ${workflow.name}`, error);
   }
   view.refresh();
 }
 
-function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
-  const done = shown.counts.done ?? 0;
-  const end = shown.ended ? Date.parse(shown.ended) : clusterTime(knownUntil.value);
+function Heading({ view, workflow }: { view: WorkflowView; workflow: Workflow }) {
+  const done = workflow.counts.done ?? 0;
+  const end = workflow.ended ? Date.parse(workflow.ended) : clusterTime(knownUntil.value);
   return (
     <>
       <div class="row">
-        <h2>{shown.name}</h2>
-        <StateLabel state={shown.state} />
-        <span class="mono soft">{shown.workflow_id}</span>
-        <span class="soft" title={shown.created}>
-          since {formatTimestamp(shown.created)}, {formatSeconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
+        <h2>{workflow.name}</h2>
+        <StateLabel state={workflow.state} />
+        <span class="mono soft">{workflow.workflow_id}</span>
+        <span class="soft" title={workflow.created}>
+          since {formatTimestamp(workflow.created)},{" "}
+          {formatSeconds(Math.max(0, end - Date.parse(workflow.created)) / 1000)}
         </span>
         <span class="grow" />
-        {allowedVerbs(shown.state).map((verb) => (
+        {allowedVerbs(workflow.state).map((verb) => (
           <Button
             key={verb}
             class={verb === "cancel" ? "danger" : "primary"}
-            onClick={() => void controlWithConfirmation(view, shown, verb)}
+            onClick={() => void controlWithConfirmation(view, workflow, verb)}
           >
             {VERB_LABELS[verb]}
           </Button>
         ))}
       </div>
-      {shown.description && (
-        <p class="soft" title={shown.description}>
-          {truncate(shown.description)}
+      {workflow.description && (
+        <p class="soft" title={workflow.description}>
+          {truncate(workflow.description)}
         </p>
       )}
       <div class="progress wide">
-        <ProgressBar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
-        <span class="num">{formatPercent(shown.total ? done / shown.total : 1)}</span>
+        <ProgressBar ratio={workflow.total ? done / workflow.total : 1} label={`workflow ${workflow.name}`} />
+        <span class="num">{formatPercent(workflow.total ? done / workflow.total : 1)}</span>
         <span class="num soft">
-          {formatInteger(done)} of {formatCount(shown.total, "action")}
+          {formatInteger(done)} of {formatCount(workflow.total, "action")}
         </span>
       </div>
     </>
   );
 }
 
-function Failure({ shown, structure }: { shown: Workflow; structure: Structure }) {
-  const first = firstFailure(shown.actions);
-  const action = first === undefined ? undefined : shown.actions[first];
+function Failure({ workflow, structure }: { workflow: Workflow; structure: Structure }) {
+  const first = firstFailure(workflow.actions);
+  const action = first === undefined ? undefined : workflow.actions[first];
   if (first === undefined || !action) return null;
-  const others = (shown.counts.failed ?? 1) - 1;
-  const skipped = countSkipped(structure, shown.actions, first);
+  const others = (workflow.counts.failed ?? 1) - 1;
+  const skipped = countSkipped(structure, workflow.actions, first);
   return (
     <div class="trouble" role="alert">
       <p>
@@ -212,8 +217,8 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
 }
 
 /** Services of a failed workflow, which still use memory or a GPU. */
-function WorkflowServices({ shown }: { shown: Workflow }) {
-  const left = shown.state === "failed" || shown.state === "cancelled" ? shown.services : [];
+function WorkflowServices({ workflow }: { workflow: Workflow }) {
+  const left = workflow.state === "failed" || workflow.state === "cancelled" ? workflow.services : [];
   return left.map((name) => (
     <p key={name}>
       Service{" "}
@@ -228,8 +233,8 @@ function WorkflowServices({ shown }: { shown: Workflow }) {
 /** Maximum number of displayed actions that wait for approval. */
 const MAX_APPROVALS = 5;
 
-function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
-  const waiting = shown.actions.filter((action) => action.state === "approval");
+function Approvals({ view, workflow }: { view: WorkflowView; workflow: Workflow }) {
+  const waiting = workflow.actions.filter((action) => action.state === "approval");
   if (!waiting.length) return null;
   return (
     <ul class="approvals" aria-label="Waits for approval">
@@ -239,7 +244,7 @@ function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
           <Button class="link mono" onClick={() => selectAction(action.action_id)}>
             {action.action_id}
           </Button>
-          <ApproveButton view={view} shown={shown} action={action} />
+          <ApproveButton view={view} workflow={workflow} action={action} />
         </li>
       ))}
       {waiting.length > MAX_APPROVALS && <li class="soft">and {formatInteger(waiting.length - MAX_APPROVALS)} more</li>}
@@ -247,10 +252,10 @@ function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
   );
 }
 
-function ApproveButton({ view, shown, action }: { view: WorkflowView; shown: Workflow; action: Action }) {
+function ApproveButton({ view, workflow, action }: { view: WorkflowView; workflow: Workflow; action: Action }) {
   const busy = useSignal(false);
   const give = async () => {
-    const next = shown.actions.filter((each) => allDependencies(each).includes(action.action_id));
+    const next = workflow.actions.filter((each) => allDependencies(each).includes(action.action_id));
     const names = next.slice(0, 3).map((each) => each.action_id);
     const question = {
       title: `Approve ${action.action_id}?`,
@@ -262,7 +267,7 @@ function ApproveButton({ view, shown, action }: { view: WorkflowView; shown: Wor
     if (busy.peek() || !(await askConfirmation(question))) return;
     busy.value = true;
     const { action_id: id } = action;
-    await runAction(`Approve ${id}`, `Approved ${id}`, approveAction(shown.workflow_id, id));
+    await runAction(`Approve ${id}`, `Approved ${id}`, approveAction(workflow.workflow_id, id));
     busy.value = false;
     view.refresh();
   };
@@ -278,8 +283,8 @@ const PATHS = [
   ["failure", "Path to the failure"],
 ] as const;
 
-function GraphTools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
-  const counts = countStates(shown.actions.map((action) => action.state));
+function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow }) {
+  const counts = countStates(workflow.actions.map((action) => action.state));
   const lit = view.path.value;
   const way = state.way.value || (lit ? "failure" : "");
   return (
@@ -305,7 +310,7 @@ function GraphTools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
       {state.look.value !== "list" && (
         <>
           <div class="segments" role="group" aria-label="Highlighted">
-            {PATHS.filter(([name]) => name === "critical" || firstFailure(shown.actions) !== undefined).map(
+            {PATHS.filter(([name]) => name === "critical" || firstFailure(workflow.actions) !== undefined).map(
               ([name, title]) => (
                 <Button
                   key={name}
@@ -317,7 +322,7 @@ function GraphTools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
               ),
             )}
           </div>
-          {shown.total > 60 && (
+          {workflow.total > 60 && (
             <label class="row">
               <input
                 type="checkbox"
@@ -369,9 +374,9 @@ function ActionIds({ ids }: { ids: readonly string[] }) {
   return <span class="mono soft">{few ? ids.join(", ") : `${ids[0]} and ${formatInteger(ids.length - 1)} more`}</span>;
 }
 
-function ActionList({ shown }: { shown: Workflow }) {
-  const wanted = state.states.value;
-  const rows = wanted ? shown.actions.filter((action) => action.state === wanted) : shown.actions;
+function ActionList({ workflow }: { workflow: Workflow }) {
+  const stateFilter = state.states.value;
+  const rows = stateFilter ? workflow.actions.filter((action) => action.state === stateFilter) : workflow.actions;
   if (!rows.length) return <p class="soft">No action is in this state.</p>;
   return (
     <LongTable
@@ -387,15 +392,15 @@ function ActionList({ shown }: { shown: Workflow }) {
 
 // -- one action -------------------------------------------------------------------------------------------------------
 
-function ActionPanel({ view, workflow: shown, structure, action }: Props & { action: Action }) {
+function ActionPanel({ view, workflow, structure, action }: Props & { action: Action }) {
   const id = action.action_id;
   const { value: detail, problem } = useRequest(
-    (signal) => loadAction(shown.workflow_id, id, signal),
+    (signal) => loadAction(workflow.workflow_id, id, signal),
     [action.state, action.items?.done],
   );
   const vertex = structure.vertexOf.get(id) ?? -1;
   const box = view.graphLayout.value?.boxes.members[view.graphLayout.value.boxes.boxOfVertex[vertex] ?? -1];
-  const after = (structure.graph.children[vertex] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
+  const after = (structure.graph.children[vertex] ?? []).map((each) => workflow.actions[each]?.action_id ?? "");
   const { parameters, result, item_jobs: jobs = [] } = detail ?? {};
   return (
     <aside class="drawer" aria-label={`Action ${id}`}>
@@ -408,18 +413,18 @@ function ActionPanel({ view, workflow: shown, structure, action }: Props & { act
       <div class="row">
         <StateLabel state={action.state} />
         <span class="soft">{action.action_type}</span>
-        {action.state === "approval" && <ApproveButton view={view} shown={shown} action={action} />}
+        {action.state === "approval" && <ApproveButton view={view} workflow={workflow} action={action} />}
       </div>
       {action.error && <p class={action.state === "failed" ? "trouble" : "soft"}>{action.error}</p>}
       {action.job_id && <ActionJob id={action.job_id} />}
       {box && box.length > 1 && state.look.value !== "list" && (
-        <Siblings shown={shown} members={box} selected={action} />
+        <Siblings workflow={workflow} members={box} selected={action} />
       )}
       <ActionFacts action={action} />
       {jobs.length > 0 && <ActionItems jobs={jobs} total={action.items?.total ?? jobs.length} />}
-      <Neighbors title="Waits for" ids={action.dependencies} shown={shown} structure={structure} />
-      <Neighbors title="Waits for the end of" ids={action.after_any} shown={shown} structure={structure} />
-      <Neighbors title="Waits for it" ids={after} shown={shown} structure={structure} />
+      <Neighbors title="Waits for" ids={action.dependencies} workflow={workflow} structure={structure} />
+      <Neighbors title="Waits for the end of" ids={action.after_any} workflow={workflow} structure={structure} />
+      <Neighbors title="Waits for it" ids={after} workflow={workflow} structure={structure} />
       {problem && connection.value === "live" && <ErrorMessage subject="Parameters" problem={problem} />}
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
@@ -495,16 +500,16 @@ const MAX_NAMES = 12;
 function Neighbors({
   title,
   ids,
-  shown,
+  workflow,
   structure,
 }: {
   title: string;
   ids: readonly string[];
-  shown: Workflow;
+  workflow: Workflow;
   structure: Structure;
 }) {
   if (!ids.length) return null;
-  const actions = ids.flatMap((id) => shown.actions[structure.vertexOf.get(id) ?? -1] ?? []);
+  const actions = ids.flatMap((id) => workflow.actions[structure.vertexOf.get(id) ?? -1] ?? []);
   return (
     <section class="part">
       <h3>
@@ -536,15 +541,15 @@ function ActionLinks({ actions }: { actions: readonly Action[] }) {
 
 /** Actions in the same box. */
 function Siblings({
-  shown,
+  workflow,
   members,
   selected: chosen,
 }: {
-  shown: Workflow;
+  workflow: Workflow;
   members: readonly number[];
   selected: Action;
 }) {
-  const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
+  const actions = members.flatMap((vertex) => workflow.actions[vertex] ?? []);
   const others = actions.filter((action) => action !== chosen);
   const unfold = () => (state.unfolded.value = [...state.unfolded.peek(), actions[0]?.action_id ?? ""]);
   return (

@@ -34,8 +34,8 @@ function setField(name: "from" | "to", value: string): void {
 }
 
 /** Return the width of a field in characters, limited to a maximum. */
-function fieldWidth(text: string, least: number): number {
-  return Math.min(30, Math.max(least, text.length + 1));
+function fieldWidth(text: string, min: number): number {
+  return Math.min(30, Math.max(min, text.length + 1));
 }
 
 function RangeFields() {

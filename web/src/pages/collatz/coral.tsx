@@ -100,8 +100,8 @@ function createPicture(): Picture {
 function Slider({
   name,
   text,
-  least,
-  most,
+  least: min,
+  most: max,
   step,
   unit,
 }: {
@@ -117,8 +117,8 @@ function Slider({
       {text}
       <input
         type="range"
-        min={least}
-        max={most}
+        min={min}
+        max={max}
         step={step}
         value={state[name].value}
         aria-valuetext={`${state[name].value} ${unit}`}

@@ -52,12 +52,12 @@ function describeCoverage(): string {
 }
 
 function draw(context: CanvasRenderingContext2D, width: number): void {
-  const place = (bits: number) => (bits / BAR_BITS) * width;
-  const x = (n: bigint) => place(log2(n > 0n ? n : 1n));
+  const toX = (bits: number) => (bits / BAR_BITS) * width;
+  const x = (n: bigint) => toX(log2(n > 0n ? n : 1n));
   context.fillStyle = token("sunken");
   context.fillRect(0, BAR.top, width, BAR.height);
   context.fillStyle = token("line-strong");
-  context.fillRect(0, BAR.top + BAR.height - 4, place(FRONTIER_BITS), 4);
+  context.fillRect(0, BAR.top + BAR.height - 4, toX(FRONTIER_BITS), 4);
   context.fillStyle = token("good");
   for (const { first, last } of verified.value?.ranges ?? []) {
     const from = x(BigInt(first));
@@ -65,20 +65,20 @@ function draw(context: CanvasRenderingContext2D, width: number): void {
   }
   context.strokeStyle = token("ink-soft");
   context.strokeRect(0.5, BAR.top + 0.5, width - 1, BAR.height - 1);
-  drawTicks(context, width, place);
+  drawTicks(context, width, toX);
   drawFrame(context, x(range.value.first), x(range.value.end), "ink-soft", 3);
   const now = visibleRange(view.value, limits);
   drawFrame(context, x(now.first), x(now.end), "accent", 0);
 }
 
 /** Draw powers of two and the frontier below the bar. */
-function drawTicks(context: CanvasRenderingContext2D, width: number, place: (bits: number) => number): void {
+function drawTicks(context: CanvasRenderingContext2D, width: number, toX: (bits: number) => number): void {
   setFont(context);
   context.textBaseline = "top";
   const top = BAR.top + BAR.height;
   const marks = Array.from({ length: BAR_BITS / 16 + 1 }, (_, step) => 16 * step);
   for (const bits of [...marks.filter((each) => Math.abs(each - FRONTIER_BITS) > 8), FRONTIER_BITS]) {
-    const at = Math.min(width - 1, Math.round(place(bits)));
+    const at = Math.min(width - 1, Math.round(toX(bits)));
     context.fillStyle = token("ink-soft");
     context.fillRect(at, bits === FRONTIER_BITS ? BAR.top : top, 1, bits === FRONTIER_BITS ? BAR.height + 5 : 5);
     context.textAlign = bits === 0 ? "left" : bits === BAR_BITS ? "right" : "center";

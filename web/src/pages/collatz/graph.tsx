@@ -192,8 +192,8 @@ function computeMissing(): () => void {
 
 // -- actions --------------------------------------------------------------------------------------------------------
 
-export function zoomBy(factor: number, place = 0.5): void {
-  setView(zoomView(view.peek(), factor, place, limits));
+export function zoomBy(factor: number, position = 0.5): void {
+  setView(zoomView(view.peek(), factor, position, limits));
 }
 
 export function panBy(share: number): void {
@@ -237,9 +237,9 @@ function closestNumber(n: bigint, steps: number, reach: number): bigint | undefi
   for (const exact of getExact({ first: from, end: n + BigInt(reach) })) {
     const start = Math.max(0, Number(from - exact.start));
     const end = Math.min(exact.delays.length, Number(n - exact.start) + reach);
-    for (let place = start; place < end; place += 1) {
-      const off = Math.abs((exact.delays[place] as number) - steps) + Math.abs(Number(exact.start - n) + place) / reach;
-      if (!best || off < best.off) best = { n: exact.start + BigInt(place), off };
+    for (let index = start; index < end; index += 1) {
+      const off = Math.abs((exact.delays[index] as number) - steps) + Math.abs(Number(exact.start - n) + index) / reach;
+      if (!best || off < best.off) best = { n: exact.start + BigInt(index), off };
     }
   }
   return best?.n;
@@ -401,11 +401,11 @@ function summaryText(): string {
 /** Return the numbers of a sample, exact within the precision of doubles. */
 function createSampleTable({ range, distance: far, delays, bits }: Sample, { first, end }: Range) {
   const rows: string[][] = [];
-  for (const [place, off] of far.entries()) {
+  for (const [index, off] of far.entries()) {
     const n = range.first + BigInt(off);
     if (n < first || n >= end) continue;
     if (rows.length === 1000) break;
-    rows.push([off < 2 ** 53 ? formatInteger(n) : formatCompact(n), String(delays[place]), String(bits[place])]);
+    rows.push([off < 2 ** 53 ? formatInteger(n) : formatCompact(n), String(delays[index]), String(bits[index])]);
   }
   return { head: ["n of the sample", "steps", "bits of the peak"], rows };
 }
@@ -416,13 +416,13 @@ function createTable() {
   if (isExact(now)) {
     for (const exact of getExact(now)) {
       for (
-        let place = Math.max(0, Number(now.first - exact.start));
-        place < exact.delays.length && rows.length < 1000;
-        place += 1
+        let index = Math.max(0, Number(now.first - exact.start));
+        index < exact.delays.length && rows.length < 1000;
+        index += 1
       ) {
-        const n = exact.start + BigInt(place);
+        const n = exact.start + BigInt(index);
         if (n >= now.end) break;
-        rows.push([formatInteger(n), String(exact.delays[place]), String(exact.bits[place])]);
+        rows.push([formatInteger(n), String(exact.delays[index]), String(exact.bits[index])]);
       }
     }
     return { head: ["n", "steps", "bits of the peak"], rows };
@@ -449,9 +449,9 @@ export function Graph() {
   const hands = usePointer();
   useSavable("graph", composePicture);
   const wheel = useSignal(0);
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     const roll = (event: WheelEvent) => {
       event.preventDefault();
       const { share } = pointerPosition(event);
@@ -466,7 +466,7 @@ export function Graph() {
   const summary = summaryText();
   return (
     <Figure summary={summary} getTable={createTable} class="graph">
-      <div class="picture" ref={place} data-brush={isBrushMode.value} {...hands}>
+      <div class="picture" ref={container} data-brush={isBrushMode.value} {...hands}>
         <canvas ref={at.under} class="fill" aria-hidden="true" />
         <canvas
           ref={at.data}

@@ -24,14 +24,14 @@ import { usePicture } from "./model/savable-pictures";
 
 function countVisible(): CountedHistogram {
   dataVersion.value;
-  const wanted = countedRange();
+  const range = countedRange();
   // a finished job over exactly this range counted every number
   for (const each of results.value.values()) {
-    if (each.range.first === wanted.first && each.range.end === wanted.end && each.histogram.length) {
-      return { histogram: new Map(each.histogram), range: wanted, source: each.isComplete ? "exact" : "columns" };
+    if (each.range.first === range.first && each.range.end === range.end && each.histogram.length) {
+      return { histogram: new Map(each.histogram), range, source: each.isComplete ? "exact" : "columns" };
     }
   }
-  return countHistogram(wanted);
+  return countHistogram(range);
 }
 
 function draw(
@@ -45,8 +45,8 @@ function draw(
   const box: Box = { left: 60, top: 10, width: width - 70, height: height - 40 };
   const [low, high] = [Math.max(0, figures.min - 2), figures.max + 3];
   const density = logNormalDensity(figures);
-  const most = Math.max(1, ...histogram.values());
-  const top = (state.logcounts.value ? Math.log1p(most) : most) * 1.05;
+  const max = Math.max(1, ...histogram.values());
+  const top = (state.logcounts.value ? Math.log1p(max) : max) * 1.05;
   const up = (count: number) => (state.logcounts.value ? Math.log1p(count) : count);
   const x = (steps: number) => box.left + (box.width * (steps - low)) / (high - low);
   const y = (count: number) => box.top + box.height * (1 - Math.min(top, up(count)) / top);
@@ -70,8 +70,8 @@ function drawLogNormal(
   x: (steps: number) => number,
 ): void {
   context.beginPath();
-  for (let place = 0; place <= 200; place += 1) {
-    const steps = low + ((high - low) * place) / 200;
+  for (let index = 0; index <= 200; index += 1) {
+    const steps = low + ((high - low) * index) / 200;
     context.lineTo(x(steps), y(steps));
   }
   context.strokeStyle = token("series-2");
@@ -102,8 +102,8 @@ function describeSource({ source, sampleSize: looked }: CountedHistogram): strin
 }
 
 export function HistogramView() {
-  const wanted = countedRange();
-  useEffect(() => requestValues(wanted), [String(wanted.first), String(wanted.end)]);
+  const range = countedRange();
+  useEffect(() => requestValues(range), [String(range.first), String(range.end)]);
   const data = countVisible();
   const figures = summarize(data.histogram);
   const words = figures
@@ -163,10 +163,10 @@ function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>;
   const counts = countClasses(histogram);
   return (
     <ul class="classes">
-      {LENGTH_CLASSES.map(({ name }, place) => (
+      {LENGTH_CLASSES.map(({ name }, index) => (
         <li key={name}>
-          <ClassMark index={place} /> {name} steps <span class="num">{formatInteger(counts[place] ?? 0)}</span>{" "}
-          <span class="soft num">{formatPercent((counts[place] ?? 0) / total)}</span>
+          <ClassMark index={index} /> {name} steps <span class="num">{formatInteger(counts[index] ?? 0)}</span>{" "}
+          <span class="soft num">{formatPercent((counts[index] ?? 0) / total)}</span>
         </li>
       ))}
     </ul>

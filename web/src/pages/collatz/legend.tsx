@@ -8,7 +8,7 @@ import type { Scene } from "./model/scene";
 
 /** The color scale with its limits. */
 function ScaleBar({ low, high, text }: { low: string; high: string; text: string }) {
-  const stops = Array.from({ length: 13 }, (_, place) => cssColor(viridisColor(place / 12, isDark.value)));
+  const stops = Array.from({ length: 13 }, (_, index) => cssColor(viridisColor(index / 12, isDark.value)));
   return (
     <li>
       {text} <span class="num">{low}</span>

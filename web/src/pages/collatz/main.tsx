@@ -69,7 +69,7 @@ const SHORTCUTS = {
   Space: { text: "start, pause or resume", run: toggleRun },
   R: { text: "reset; asks first while jobs run", run: () => void resetPage() },
   ...Object.fromEntries(
-    TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => showView(name) }]),
+    TABS.map((name, index) => [String(index + 1), { text: TITLES[name].toLowerCase(), run: () => showView(name) }]),
   ),
   V: { text: "next view", run: cycleView },
   H: { text: "histogram", run: () => showView("histogram") },

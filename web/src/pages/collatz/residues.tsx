@@ -32,15 +32,15 @@ function groupByResidue(modulus: number): ResidueStatistics[] {
     const shift = Number(exact.start % BigInt(modulus));
     const from = Math.max(0, Number(first - exact.start));
     const to = Math.min(exact.delays.length, Number(end - exact.start));
-    for (let place = from; place < to; place += 1) {
-      const row = rows[(shift + place) % modulus] as ResidueStatistics;
-      const delay = exact.delays[place] as number;
+    for (let index = from; index < to; index += 1) {
+      const row = rows[(shift + index) % modulus] as ResidueStatistics;
+      const delay = exact.delays[index] as number;
       row.count += 1;
       row.sum += delay;
       if (delay < row.min) row.min = delay;
       if (delay > row.max) {
         row.max = delay;
-        row.maxAt = exact.start + BigInt(place);
+        row.maxAt = exact.start + BigInt(index);
       }
     }
   }
@@ -62,13 +62,13 @@ function draw(
   drawYTicks(context, box, 0, high, (value) => String(Math.round(value)));
   drawXTicks(context, box, 0, modulus, formatInteger, `n mod ${modulus}`);
   const wide = box.width / modulus;
-  for (const [place, { residue }] of rows.entries()) {
+  for (const [index, { residue }] of rows.entries()) {
     context.fillStyle = token("series-1");
     context.fillRect(
       box.left + residue * wide,
-      y(means[place] as number),
+      y(means[index] as number),
       Math.max(1, wide - (wide > 4 ? 2 : 0)),
-      y(0) - y(means[place] as number),
+      y(0) - y(means[index] as number),
     );
   }
   const mean = rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0);
@@ -83,18 +83,18 @@ function draw(
 }
 
 export function ResiduesView() {
-  const wanted = countedRange();
+  const range = countedRange();
   const modulus = Math.max(2, Math.min(MAX_MODULUS, Math.round(state.mod.value)));
-  useEffect(() => requestValues(wanted), [String(wanted.first), String(wanted.end)]);
+  useEffect(() => requestValues(range), [String(range.first), String(range.end)]);
   dataVersion.value;
-  const small = Number(wanted.end - wanted.first) <= MAX_EXACT;
-  const rows = small && isExact(wanted) ? groupByResidue(modulus) : [];
+  const small = Number(range.end - range.first) <= MAX_EXACT;
+  const rows = small && isExact(range) ? groupByResidue(modulus) : [];
   const best = rows.reduce<ResidueStatistics | undefined>(
     (top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top),
     undefined,
   );
   const words = best
-    ? `Mean steps by n mod ${modulus} of ${formatInteger(wanted.first)} to ${formatInteger(wanted.end - 1n)}: ` +
+    ? `Mean steps by n mod ${modulus} of ${formatInteger(range.first)} to ${formatInteger(range.end - 1n)}: ` +
       `most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ` +
       `${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, ` +
       `dashed`

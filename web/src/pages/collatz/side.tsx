@@ -57,7 +57,7 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
   const all = useSignal(false);
   const compared = compareRecords(kind, records.value[kind]).toReversed();
   const known = compared.filter((each) => each.status === "published").length;
-  const shown = all.value ? compared : compared.slice(0, INITIAL_RECORDS);
+  const visibleRecords = all.value ? compared : compared.slice(0, INITIAL_RECORDS);
   return (
     <section>
       <h3>
@@ -74,7 +74,7 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
               </tr>
             </thead>
             <tbody>
-              {shown.map((record) => (
+              {visibleRecords.map((record) => (
                 <RecordRow key={String(record.n)} record={record} />
               ))}
             </tbody>
@@ -109,14 +109,15 @@ function MissingRecords({ kind }: { kind: RecordKind }) {
 }
 
 function findFastestInRange(): { n: bigint; steps: number } | undefined {
-  const asked = range.value;
+  const requested = range.value;
   dataVersion.value;
-  if (!isExact(asked) || asked.end - asked.first > 2n ** 16n) return findFastest(asked.first, asked.end);
+  if (!isExact(requested) || requested.end - requested.first > 2n ** 16n)
+    return findFastest(requested.first, requested.end);
   let best: { n: bigint; steps: number } | undefined;
-  for (const exact of getExact(asked)) {
-    for (const [place, steps] of exact.delays.entries()) {
-      const n = exact.start + BigInt(place);
-      if (n < asked.first || n >= asked.end || (n & (n - 1n)) === 0n) continue;
+  for (const exact of getExact(requested)) {
+    for (const [index, steps] of exact.delays.entries()) {
+      const n = exact.start + BigInt(index);
+      if (n < requested.first || n >= requested.end || (n & (n - 1n)) === 0n) continue;
       if (!best || steps < best.steps) best = { n, steps };
     }
   }

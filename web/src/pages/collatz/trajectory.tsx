@@ -90,10 +90,10 @@ const span = computed<[number, number]>(() => {
 });
 
 function setSteps(from: number, to: number): void {
-  const most = longest.peek();
-  const wide = Math.min(most, Math.max(8, to - from));
-  const left = Math.max(0, Math.min(most - wide, from));
-  state.steps.value = wide >= most ? "" : `${Math.round(left)}-${Math.round(left + wide)}`;
+  const max = longest.peek();
+  const wide = Math.min(max, Math.max(8, to - from));
+  const left = Math.max(0, Math.min(max - wide, from));
+  state.steps.value = wide >= max ? "" : `${Math.round(left)}-${Math.round(left + wide)}`;
 }
 
 /** Return the shift of a path that aligns the ends of all paths. */
@@ -134,7 +134,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   };
   const [from, to] = span.value;
   const high =
-    Math.max(4, ...availablePaths.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) *
+    Math.max(4, ...availablePaths.value.map((path) => path.logs.reduce((max, value) => Math.max(max, value), 0))) *
     1.04;
   drawYTicks(context, box, 0, high, (value) => formatPower(2, Math.round(value)));
   drawXTicks(
@@ -151,8 +151,8 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   context.beginPath();
   context.rect(box.left - 6, box.top - 6, box.width + 12, box.height + 12);
   context.clip();
-  for (const [place, path] of [...availablePaths.value.entries()].reverse())
-    drawCurve(context, path, place, box, from, to, y);
+  for (const [index, path] of [...availablePaths.value.entries()].reverse())
+    drawCurve(context, path, index, box, from, to, y);
   if (state.tails.value || availablePaths.value.length > 1) drawCrosses(context, x, y);
   drawMarker(context, box, x, y);
   context.restore();
@@ -163,16 +163,16 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
 function drawCurve(
   context: CanvasRenderingContext2D,
   path: Path,
-  place: number,
+  index: number,
   box: Box,
   from: number,
   to: number,
   y: (log: number) => number,
 ): void {
   const off = alignmentShift(path);
-  context.strokeStyle = token(`series-${place + 1}`);
-  context.lineWidth = place ? 1.5 : 2;
-  context.setLineDash(DASHES[place] ?? []);
+  context.strokeStyle = token(`series-${index + 1}`);
+  context.lineWidth = index ? 1.5 : 2;
+  context.setLineDash(DASHES[index] ?? []);
   context.beginPath();
   if (to - from <= 2 * box.width) {
     for (let step = Math.max(0, Math.floor(from - off)); step <= Math.min(path.delay, Math.ceil(to - off)); step += 1) {
@@ -194,7 +194,7 @@ function drawCrosses(context: CanvasRenderingContext2D, x: (step: number) => num
   const [first] = availablePaths.value;
   context.lineWidth = 2;
   for (const [order, step] of [...new Set(meetings.value.map((meet) => meet.step))].entries()) {
-    const who = meetings.value.flatMap((meet, place) => (meet.step === step ? place + 2 : []));
+    const who = meetings.value.flatMap((meet, index) => (meet.step === step ? index + 2 : []));
     const [at, up] = [x(step + (first ? alignmentShift(first) : 0)), y(first?.logs[step] ?? 0)];
     context.strokeStyle = token("ink");
     context.fillStyle = token("bg");
@@ -257,8 +257,8 @@ function getParities(path: Path): Uint8Array {
   if (cachedParities?.path === path) return cachedParities.odd;
   const odd = new Uint8Array(path.delay + 1);
   let step = 0;
-  for (let place = 0; place < path.shortcut; place += 1) {
-    const bit = bitAt(path.parity, place);
+  for (let index = 0; index < path.shortcut; index += 1) {
+    const bit = bitAt(path.parity, index);
     odd[step] = bit;
     step += 1 + bit;
   }
@@ -287,8 +287,8 @@ effect(() => {
 });
 
 export function goToStep(step: number): void {
-  const most = availablePaths.peek()[0]?.delay ?? 0;
-  state.step.value = Math.max(0, Math.min(most, Math.round(step)));
+  const max = availablePaths.peek()[0]?.delay ?? 0;
+  state.step.value = Math.max(0, Math.min(max, Math.round(step)));
 }
 
 export const isPlaying = signal(false);
@@ -373,9 +373,9 @@ function Terms() {
   if (!state.terms.value || !at) return null;
   return (
     <ol class="terms num small" tabIndex={0} aria-label={`Terms from step ${at.step} on`}>
-      {at.values.map((value, place) => (
-        <li key={place}>
-          <span class="soft">{formatInteger(at.step + place)}</span> {formatShort(value)}
+      {at.values.map((value, index) => (
+        <li key={index}>
+          <span class="soft">{formatInteger(at.step + index)}</span> {formatShort(value)}
         </li>
       ))}
       {at.values.length === MAX_LISTED && <li class="soft">the next {MAX_LISTED}: move the slider</li>}
@@ -477,21 +477,21 @@ function Lines() {
   if (availablePaths.value.length < 2) return null;
   return (
     <ul class="paths small">
-      {availablePaths.value.map((path, place) => (
+      {availablePaths.value.map((path, index) => (
         <li key={String(path.n)}>
           <span class="num">
             <svg viewBox="0 0 24 8" aria-hidden="true">
               <path
                 d="M0 4h24"
-                stroke={`var(--series-${place + 1})`}
+                stroke={`var(--series-${index + 1})`}
                 stroke-width="2"
-                stroke-dasharray={DASHES[place]?.join(" ")}
+                stroke-dasharray={DASHES[index]?.join(" ")}
               />
             </svg>{" "}
-            {place + 1}: {formatShort(path.n)}, {formatCount(path.delay, "step")}
+            {index + 1}: {formatShort(path.n)}, {formatCount(path.delay, "step")}
           </span>
-          {place > 0 && <MeetingText index={place - 1} />}
-          {place > 0 && <TextButton onClick={() => compareNumber(typedName(path.n), false)}>take out</TextButton>}
+          {index > 0 && <MeetingText index={index - 1} />}
+          {index > 0 && <TextButton onClick={() => compareNumber(typedName(path.n), false)}>take out</TextButton>}
         </li>
       ))}
     </ul>
@@ -532,17 +532,18 @@ function summaryText(): string {
     .join("");
   return (
     `Trajectory of ${formatShort(path.n)}: ${formatCount(path.delay, "step")}, ` +
-    `${formatInteger(path.odd)} of them odd, peak ${formatShort(path.peak)} at step ${formatInteger(path.peakStep)}.${met}`
+    `${formatInteger(path.odd)} of them odd, peak ${formatShort(path.peak)} at ` +
+    `step ${formatInteger(path.peakStep)}.${met}`
   );
 }
 
 function createTable() {
   const rows = availablePaths.value.flatMap((path) => {
     const every = Math.max(1, Math.ceil(path.delay / 250));
-    return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, place) => [
+    return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, index) => [
       formatShort(path.n),
-      formatInteger(place * every),
-      (path.logs[place * every] as number).toFixed(3),
+      formatInteger(index * every),
+      (path.logs[index * every] as number).toFixed(3),
     ]);
   });
   return { head: ["n", "step", "log2 of the value"], rows };
@@ -550,11 +551,11 @@ function createTable() {
 
 export function Trajectory() {
   const canvas = usePicture("trajectory", "Collatz: a trajectory, log2 of its values by step", summaryText(), draw);
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const drag = useRef<{ x: number; from: number; to: number; moved: boolean } | undefined>(undefined);
   const [path] = availablePaths.value;
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     const roll = (event: WheelEvent) => {
       if (!event.ctrlKey && !event.shiftKey && document.activeElement !== element && !element?.matches(":hover"))
         return;
@@ -622,7 +623,7 @@ export function Trajectory() {
       {path && (
         <div class="trajectory-body">
           <Figure summary={summary} getTable={createTable}>
-            <div class="plot-space path" ref={place} onPointerDown={down} onPointerMove={move} onPointerUp={up}>
+            <div class="plot-space path" ref={container} onPointerDown={down} onPointerMove={move} onPointerUp={up}>
               <Canvas canvasRef={canvas} summary={summary} class="fill" />
             </div>
           </Figure>

@@ -240,9 +240,9 @@ export function TreeView() {
         </div>
       </Figure>
       <ul class="classes small">
-        {LENGTH_CLASSES.map(({ name }, place) => (
+        {LENGTH_CLASSES.map(({ name }, index) => (
           <li key={name}>
-            <ClassMark index={place} /> {name} steps
+            <ClassMark index={index} /> {name} steps
           </li>
         ))}
         <li>

@@ -52,16 +52,16 @@ export function toggleStateFilter(name: UnitState): void {
 
 export function UnitGrid({ job, programs, list }: Props) {
   const width = useSignal(600);
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const cursor = useSignal<number | undefined>(undefined);
   const grid = useComputed(() => layOutGrid(programs.states.value?.length ?? list.length, width.value));
-  const shown = useComputed(() => computeCellCodes(programs.states.value ?? list, grid.value));
-  const canvas = useCanvas((context) => drawGrid(context, grid.value, shown.value));
+  const cellCodes = useComputed(() => computeCellCodes(programs.states.value ?? list, grid.value));
+  const canvas = useCanvas((context) => drawGrid(context, grid.value, cellCodes.value));
   useLayoutEffect(() => {
-    const measure = () => (width.value = place.current?.clientWidth || width.peek());
+    const measure = () => (width.value = container.current?.clientWidth || width.peek());
     measure();
     const watcher = new ResizeObserver(measure);
-    if (place.current) watcher.observe(place.current);
+    if (container.current) watcher.observe(container.current);
     return () => watcher.disconnect();
   }, []);
   const at = cursor.value === undefined ? undefined : unitOfCell(cursor.value, grid.value, list);
@@ -78,7 +78,7 @@ export function UnitGrid({ job, programs, list }: Props) {
     () =>
       bindShortcuts({
         D: { text: "next dead unit", run: () => next("dead") },
-        U: { text: "to the grid of units", run: () => place.current?.focus() },
+        U: { text: "to the grid of units", run: () => container.current?.focus() },
       }),
     [list],
   );
@@ -111,7 +111,7 @@ export function UnitGrid({ job, programs, list }: Props) {
       note={<Legend programs={programs} />}
     >
       <div
-        ref={place}
+        ref={container}
         class="unit-grid"
         role="slider"
         tabIndex={0}
@@ -152,11 +152,11 @@ export function UnitGrid({ job, programs, list }: Props) {
 function unitOfCell(cell: number, grid: UnitGridLayout, list: Uint8Array): number {
   const first = cell * grid.unitsPerCell;
   if (grid.unitsPerCell === 1) return first;
-  const place = list.indexOf(
+  const index = list.indexOf(
     computeCellCodes(list.subarray(first, first + grid.unitsPerCell), { ...grid, cells: 1 })[0] ?? 0,
     first,
   );
-  return place < 0 ? first : place;
+  return index < 0 ? first : index;
 }
 
 function describeUnit(unit: number, grid: UnitGridLayout, list: Uint8Array, row: Unit | undefined): string {
@@ -222,16 +222,16 @@ function CellFrame({ state: name, cell, grid }: { state: string; cell: number; g
 /** Minimum cell size in pixels for symbols. */
 const MIN_SYMBOL_SIZE = 8;
 
-function drawGrid(context: CanvasRenderingContext2D, grid: UnitGridLayout, shown: Uint8Array): void {
+function drawGrid(context: CanvasRenderingContext2D, grid: UnitGridLayout, cellCodes: Uint8Array): void {
   const colors = UNIT_STATES.map((name) => token(`unit-${name}`));
   const size = grid.cellSize - (grid.cellSize > 6 ? 2 : 1);
-  const wanted = UNIT_STATES.indexOf(state.units.value as UnitState);
+  const selectedCode = UNIT_STATES.indexOf(state.units.value as UnitState);
   for (const [code, color] of colors.entries()) {
     context.fillStyle = context.strokeStyle = color;
     // Waiting cells without a frame are paler, so that they do not dominate.
     const usual = grid.cellSize < MIN_SYMBOL_SIZE && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
-    context.globalAlpha = wanted < 0 || wanted === code ? usual : 0.15;
-    for (let cell = shown.indexOf(code); cell >= 0; cell = shown.indexOf(code, cell + 1)) {
+    context.globalAlpha = selectedCode < 0 || selectedCode === code ? usual : 0.15;
+    for (let cell = cellCodes.indexOf(code); cell >= 0; cell = cellCodes.indexOf(code, cell + 1)) {
       const [x, y] = cellPosition(cell, grid);
       if (grid.cellSize >= MIN_SYMBOL_SIZE) drawSymbol(context, code, x, y, size);
       else context.fillRect(x, y, size, size);

@@ -20,11 +20,11 @@ import { ResultView } from "./result";
 const Programs = lazy(() => import("./programs").then((part) => part.ProgramsView));
 
 export function JobView() {
-  const shown = openJob.value;
+  const job = openJob.value;
   return (
     <section aria-label={`Job ${state.job.value}`} class="stack">
-      {shown ? (
-        <JobBody job={shown} />
+      {job ? (
+        <JobBody job={job} />
       ) : missingProblem.value ? (
         <ErrorMessage
           subject={`Job ${state.job.value}`}
@@ -38,19 +38,19 @@ export function JobView() {
   );
 }
 
-function JobBody({ job: shown }: { job: Job }) {
+function JobBody({ job }: { job: Job }) {
   return (
     <>
-      <Heading job={shown} />
+      <Heading job={job} />
       <div class="ages">
-        <Progress job={shown} hasButtons unit="units" />
+        <Progress job={job} hasButtons unit="units" />
       </div>
-      <Notes job={shown} />
-      {KINDS[shown.type]?.hasPrograms && <Programs job={shown} />}
-      <ResultView job={shown} />
+      <Notes job={job} />
+      {KINDS[job.type]?.hasPrograms && <Programs job={job} />}
+      <ResultView job={job} />
       <details class="part">
         <summary>Parameters</summary>
-        <Outline value={typedParameters(shown.type, shown.parameters)} label="Parameters" />
+        <Outline value={typedParameters(job.type, job.parameters)} label="Parameters" />
       </details>
     </>
   );
@@ -82,11 +82,11 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
   );
 }
 
-function Notes({ job: shown }: { job: Job }) {
-  const { error, notes, state: name, waiting_because: why } = shown;
+function Notes({ job }: { job: Job }) {
+  const { error, notes, state: name, waiting_because: why } = job;
   return (
     <>
-      {why && <p>{explainWait(shown)}</p>}
+      {why && <p>{explainWait(job)}</p>}
       {name === "cancelling" && <p class="soft">The job is cancelled when its last lane has stopped.</p>}
       {error && (
         <p class="trouble" role="alert">

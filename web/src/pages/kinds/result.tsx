@@ -17,20 +17,20 @@ import { openKind as described } from "./model/state";
 
 /** Load the result when the job has finished, or on request the partial result. */
 export function ResultView({ job }: { job: Job }) {
-  const { shown, problem, ask } = useResult(job);
+  const { response: result, problem, ask } = useResult(job);
   return (
     <section class="part stack" aria-label="Result">
       <div class="row">
-        <h2 class="grow">{shown?.partial && !isEnded(job) ? "Result so far" : "Result"}</h2>
-        {shown && <CopyButtons job={job} value={shown.value} />}
+        <h2 class="grow">{result?.partial && !isEnded(job) ? "Result so far" : "Result"}</h2>
+        {result && <CopyButtons job={job} value={result.value} />}
       </div>
       {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
-      {shown ? (
-        <ResultSections kind={job.type} value={shown.value} />
+      {result ? (
+        <ResultSections kind={job.type} value={result.value} />
       ) : (
         job.state === "done" && !problem && <LoadingRows />
       )}
-      {job.state !== "done" && <PartialResultButton job={job} again={shown !== undefined} onAsk={() => ask(true)} />}
+      {job.state !== "done" && <PartialResultButton job={job} again={result !== undefined} onAsk={() => ask(true)} />}
     </section>
   );
 }
@@ -89,12 +89,12 @@ const MAX_ROWS = 50;
 const MAX_OPEN_ROWS = 20;
 
 function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; part: TablePart }) {
-  const numeric = columns.map((_, place) => rows.every((row) => row[place] === null || typeof row[place] === "number"));
-  const shown: Column<readonly [number, Cell[]]>[] = columns.map((name, place) => ({
-    id: `c${place}`,
+  const numeric = columns.map((_, index) => rows.every((row) => row[index] === null || typeof row[index] === "number"));
+  const tableColumns: Column<readonly [number, Cell[]]>[] = columns.map((name, index) => ({
+    id: `c${index}`,
     title: name,
-    end: numeric[place] ?? false,
-    cell: ([, row]) => <span class="num">{formatLeaf(formatCell(row[place] ?? null))}</span>,
+    end: numeric[index] ?? false,
+    cell: ([, row]) => <span class="num">{formatLeaf(formatCell(row[index] ?? null))}</span>,
   }));
   const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, formatCsv([columns, ...rows]), "text/csv");
   return (
@@ -104,9 +104,9 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
       </summary>
       <Table
         label={title}
-        columns={shown}
-        rows={rows.slice(0, MAX_ROWS).map((row, place) => [place, row] as const)}
-        rowKey={([place]) => String(place)}
+        columns={tableColumns}
+        rows={rows.slice(0, MAX_ROWS).map((row, index) => [index, row] as const)}
+        rowKey={([index]) => String(index)}
       />
       <div class="row">
         {rows.length > MAX_ROWS && (

@@ -64,8 +64,8 @@ function useLogVersion(name: UnitState): number {
 }
 
 function UnitExit({ unit }: { unit: Unit }) {
-  const told = useMemo(() => Date.now(), [unit]);
-  const since = unit.state === "running" ? Math.max(0, now.value - told) / 1000 : 0;
+  const openedAt = useMemo(() => Date.now(), [unit]);
+  const since = unit.state === "running" ? Math.max(0, now.value - openedAt) / 1000 : 0;
   const facts = [
     describeExit(unit),
     unit.seconds === null ? "" : formatSeconds(unit.seconds + since),

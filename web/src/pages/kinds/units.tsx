@@ -37,16 +37,16 @@ const COLUMNS: Column<Unit>[] = [
 ];
 
 export function UnitTable({ job, programs }: { job: Job; programs: ProgramUnits }) {
-  const [wanted, from] = [state.units.value, state.from.value];
+  const [stateFilter, from] = [state.units.value, state.from.value];
   const { value: answer, problem } = useRequest(
-    (signal) => loadUnits(job.job_id, from, PAGE_SIZE, wanted, signal),
-    [job.job_id, wanted, from, programs.changes.value],
+    (signal) => loadUnits(job.job_id, from, PAGE_SIZE, stateFilter, signal),
+    [job.job_id, stateFilter, from, programs.changes.value],
   );
   return (
     <div class="stack">
       <TableToolbar job={job} answer={answer} />
       {problem && <ErrorMessage subject="Units" problem={problem} />}
-      {answer ? <UnitRows key={`${wanted} ${from}`} rows={answer.units} /> : !problem && <LoadingRows rows={6} />}
+      {answer ? <UnitRows key={`${stateFilter} ${from}`} rows={answer.units} /> : !problem && <LoadingRows rows={6} />}
     </div>
   );
 }
@@ -111,10 +111,10 @@ function TableToolbar({ job, answer }: { job: Job; answer: Units | undefined }) 
 }
 
 /** Save all units, or those in one state, as a file. */
-async function saveUnits(job: string, wanted: string): Promise<void> {
+async function saveUnits(job: string, stateFilter: string): Promise<void> {
   const rows: Unit[] = [];
   for (let from = 0; ; ) {
-    const page = await loadUnits(job, from, PAGE_SIZE, wanted);
+    const page = await loadUnits(job, from, PAGE_SIZE, stateFilter);
     rows.push(...page.units);
     const last = page.units.at(-1);
     if (page.units.length < PAGE_SIZE || !last || last.unit + 1 >= page.total) break;

@@ -87,7 +87,7 @@ function createScene(opened: LoadedTrace, first: boolean): Scene {
     criticalPath: state.critical.value ? opened.critical.path : [],
     selectedThread: first ? selectedThread.value : NONE,
     family: first ? selectedFamily.value : [],
-    room: laneAreaHeight.value,
+    height: laneAreaHeight.value,
     scale: devicePixelRatio || 1,
   };
 }
@@ -163,8 +163,8 @@ export function Overview({ trace: from }: { trace: ReadonlySignal<LoadedTrace | 
     `${formatMicroseconds(Math.min(trace.until, view.value.t1))}.`;
   const twin = () => ({
     head: ["from", "to", "busy cores"],
-    rows: Array.from({ length: 50 }, (_, place) => {
-      const [t0, t1] = [(place * trace.until) / 50, ((place + 1) * trace.until) / 50];
+    rows: Array.from({ length: 50 }, (_, position) => {
+      const [t0, t1] = [(position * trace.until) / 50, ((position + 1) * trace.until) / 50];
       return [
         formatMicroseconds(t0),
         formatMicroseconds(t1),
@@ -255,7 +255,7 @@ function usePointer(opened: LoadedTrace | undefined, first: boolean) {
   const grip = useRef<PointerDrag | undefined>(undefined);
   const fingers = useRef(new Map<number, number>());
   const element = useRef<HTMLDivElement>(null);
-  const place = (event: { clientX: number; clientY: number }) => {
+  const pointAt = (event: { clientX: number; clientY: number }) => {
     const box = (element.current as HTMLElement).getBoundingClientRect();
     const frame = createFrame(box.width, opened?.trace.cores ?? 1, laneAreaHeight.peek());
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
@@ -274,7 +274,7 @@ function usePointer(opened: LoadedTrace | undefined, first: boolean) {
         zoomView(
           view.peek(),
           1.0015 ** (event.deltaY * scale * (event.ctrlKey ? 4 : 1)),
-          place(event).time,
+          pointAt(event).time,
           endTime.peek(),
         ),
       );
@@ -286,7 +286,7 @@ function usePointer(opened: LoadedTrace | undefined, first: boolean) {
   const pinch = (event: PointerEvent) => {
     const [one, two] = [...fingers.current.values()] as [number, number];
     const before = Math.abs(one - two);
-    const center = place({ clientX: (one + two) / 2, clientY: 0 }).time;
+    const center = pointAt({ clientX: (one + two) / 2, clientY: 0 }).time;
     fingers.current.set(event.pointerId, event.clientX);
     const [left, right] = [...fingers.current.values()] as [number, number];
     if (before > 10)
@@ -296,12 +296,12 @@ function usePointer(opened: LoadedTrace | undefined, first: boolean) {
     if (!opened || event.button > 0) return;
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
     fingers.current.set(event.pointerId, event.clientX);
-    const { x, time } = place(event);
+    const { x, time } = pointAt(event);
     grip.current = { kind: event.shiftKey ? "range" : "pan", x, time, hasMoved: false };
   };
   const move = (event: PointerEvent) => {
     if (!opened) return;
-    const { frame, x, time } = place(event);
+    const { frame, x, time } = pointAt(event);
     cursorTime.value = x >= frame.left ? time : undefined;
     const held = grip.current;
     if (fingers.current.size === 2 && fingers.current.has(event.pointerId)) {
@@ -320,7 +320,7 @@ function usePointer(opened: LoadedTrace | undefined, first: boolean) {
     grip.current = undefined;
     if (!held || !opened || event.type === "pointercancel") return;
     if (held.hasMoved) return state.commit();
-    const { frame, x, y } = place(event);
+    const { frame, x, y } = pointAt(event);
     const at = sliceAt(opened, frame, view.peek(), x, y);
     if (first) selectThread(at === NONE ? NONE : (opened.trace.thread[at] as number), at);
     if (at === NONE && !event.shiftKey && first) markRange(undefined);
@@ -333,7 +333,7 @@ function usePointer(opened: LoadedTrace | undefined, first: boolean) {
   return {
     element,
     on: { onPointerDown: down, onPointerMove: move, onPointerUp: up, onPointerCancel: up, onPointerLeave: leave },
-    place,
+    place: pointAt,
   };
 }
 

@@ -29,23 +29,23 @@ export function clearLog(): void {
 const visibleLines = () => {
   if (!loaded.value) return { slices: [], more: false, wrong: "" };
   const { trace, index, tree } = loaded.value;
-  const wanted = parseFilter(trace, tree, state.log.value);
-  if (typeof wanted === "string") return { slices: [], more: false, wrong: wanted };
+  const tests = parseFilter(trace, tree, state.log.value);
+  if (typeof tests === "string") return { slices: [], more: false, wrong: tests };
   const to = Math.min(range.value?.t1 ?? Infinity, playhead.value ?? endTime.value);
   const gone = clearedUntil.value >= 0 && to >= clearedUntil.value ? clearedUntil.value + 1e-9 : 0;
-  return { ...findLines(trace, index, Math.max(range.value?.t0 ?? 0, gone), to, wanted), wrong: "" };
+  return { ...findLines(trace, index, Math.max(range.value?.t0 ?? 0, gone), to, tests), wrong: "" };
 };
 
 export function LogView() {
-  const shown = useComputed(visibleLines).value;
+  const lines = useComputed(visibleLines).value;
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const tall = 320;
-  const said = messages.value;
-  const count = said.length + shown.slices.length;
+  const messageList = messages.value;
+  const count = messageList.length + lines.slices.length;
   useEffect(() => {
     if (state.follow.value && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [count, state.follow.value, shown.slices.at(-1)]);
+  }, [count, state.follow.value, lines.slices.at(-1)]);
   const scroll = () => {
     const at = box.current as HTMLDivElement;
     top.value = at.scrollTop;
@@ -56,7 +56,7 @@ export function LogView() {
   const first = Math.max(0, Math.floor(top.value / ROW_HEIGHT) - 5);
   const places = Array.from(
     { length: Math.max(0, Math.min(count - first, Math.ceil(tall / ROW_HEIGHT) + 10)) },
-    (_, place) => first + place,
+    (_, position) => first + position,
   );
   return (
     <div class="log">
@@ -86,12 +86,12 @@ export function LogView() {
         <Button onClick={clearLog}>Clear</Button>
       </div>
       <p class="small soft" id="log-known" aria-live="polite">
-        {shown.wrong ? (
-          <span class="bad">{shown.wrong}</span>
+        {lines.wrong ? (
+          <span class="bad">{lines.wrong}</span>
         ) : (
           <>
-            {formatCount(shown.slices.length, "line")}
-            {shown.more && `, the last ${formatInteger(MAX_LINES)}: mark a range or filter for others`}. Knows{" "}
+            {formatCount(lines.slices.length, "line")}
+            {lines.more && `, the last ${formatInteger(MAX_LINES)}: mark a range or filter for others`}. Knows{" "}
             {FILTER_HELP}.
           </>
         )}
@@ -110,8 +110,8 @@ export function LogView() {
           {count === 0 && (
             <p class="soft line">Nothing happened in this range. Start a job, play it, or widen the filter.</p>
           )}
-          {places.map((place) => (
-            <LogRow index={place} slices={shown.slices} key={place} />
+          {places.map((position) => (
+            <LogRow index={position} slices={lines.slices} key={position} />
           ))}
         </div>
       </div>

@@ -59,15 +59,15 @@ function describeInterval(metric: Metric, write: (value: number) => string): str
 }
 
 /** Return the three main results of a cell, with the compared values. */
-function createHeadlines(mine: Cell): Headline[] {
-  const rival = otherCell.value;
+function createHeadlines(currentCell: Cell): Headline[] {
+  const comparedCell = otherCell.value;
   return HEADLINES.flatMap(([name, label, write]) => {
-    const [metric, other] = [mine.metrics[name], rival?.metrics[name]];
+    const [metric, other] = [currentCell.metrics[name], comparedCell?.metrics[name]];
     if (!metric) return [];
     const suffix = [
-      name === "speedup" ? `of ${mine.cores}` : "",
+      name === "speedup" ? `of ${currentCell.cores}` : "",
       formatSpread(metric, write).trim(),
-      rival && other ? `(${write(other.mean)} ${rival.scheduler.replaceAll("_", " ")})` : "",
+      comparedCell && other ? `(${write(other.mean)} ${comparedCell.scheduler.replaceAll("_", " ")})` : "",
     ];
     return {
       label,
@@ -88,7 +88,7 @@ interface MetricValueProps {
 /** A mean with its half interval, and the compared mean. */
 function MetricValue({ name, title, format: write, cell: of }: MetricValueProps) {
   const metric = of.metrics[name];
-  const rival = otherCell.value?.metrics[name];
+  const comparedMetric = otherCell.value?.metrics[name];
   if (!metric) return null;
   const hint = describeInterval(metric, write);
   return (
@@ -97,11 +97,11 @@ function MetricValue({ name, title, format: write, cell: of }: MetricValueProps)
       <dd class="num" title={hint}>
         {write(metric.mean)}
         <span class="soft">{formatSpread(metric, write)}</span>
-        {rival && (
+        {comparedMetric && (
           <span class="rival">
             {" "}
-            {write(rival.mean)}
-            <span class="soft">{formatSpread(rival, write)}</span>
+            {write(comparedMetric.mean)}
+            <span class="soft">{formatSpread(comparedMetric, write)}</span>
           </span>
         )}
       </dd>
@@ -117,8 +117,8 @@ const PARTIAL_TEXTS: Record<string, string> = {
 
 /** Compares two policies. */
 function PolicyComparison() {
-  const [mine, rival] = [cell.value, otherCell.value];
-  const verdict = mine && rival && compareCells(mine, rival);
+  const [currentCell, comparedCell] = [cell.value, otherCell.value];
+  const verdict = currentCell && comparedCell && compareCells(currentCell, comparedCell);
   if (!verdict) return null;
   return (
     <p class="verdict" data-clear={verdict.isClear} aria-live="polite">
@@ -129,30 +129,30 @@ function PolicyComparison() {
 
 /** Means over all replicas with their intervals. */
 export function Metrics() {
-  const mine = cell.value;
+  const currentCell = cell.value;
   const result = run.result.value;
-  if (!mine || !result) return null;
+  if (!currentCell || !result) return null;
   const level = formatPercent(Number(result.parameters.confidence ?? 0.95));
-  const { deadlocked, capped } = mine.outcomes;
+  const { deadlocked, capped } = currentCell.outcomes;
   return (
     <section class={`metrics ${agesClass.value}`} aria-label="Results over all replicas">
       <PolicyComparison />
       <div class="values">
-        <Headlines label="Speedup, makespan, utilization" list={createHeadlines(mine)} />
+        <Headlines label="Speedup, makespan, utilization" list={createHeadlines(currentCell)} />
         <dl>
           {METRICS.map(([name, title, write]) => (
-            <MetricValue key={name} name={name} title={title} format={write} cell={mine} />
+            <MetricValue key={name} name={name} title={title} format={write} cell={currentCell} />
           ))}
-          {mine.deadlock && (
+          {currentCell.deadlock && (
             <div>
               <dt>deadlocks</dt>
-              <dd class="num">{formatPercent(mine.deadlock.probability.mean, 1)}</dd>
+              <dd class="num">{formatPercent(currentCell.deadlock.probability.mean, 1)}</dd>
             </div>
           )}
         </dl>
       </div>
       <p class="small soft">
-        Means of {formatCount(mine.replicas, "replica")}
+        Means of {formatCount(currentCell.replicas, "replica")}
         {run.isPartial.value && PARTIAL_TEXTS[run.job.value?.state ?? ""]}, ± half of the {level} interval
         {otherCell.value && (
           <>
@@ -225,16 +225,16 @@ function runSearch(search: Promise<void>): void {
 
 /** Histogram of makespans; a bar or a button loads a replica. */
 export function Distribution() {
-  const mine = cell.value;
+  const currentCell = cell.value;
   const bars = useComputed(() => (cell.value ? createBars(cell.value) : [])).value;
-  if (!mine || !bars.length) return null;
+  if (!currentCell || !bars.length) return null;
   const here = loaded.value?.trace.until;
   const unit = (bars.at(-1)?.to ?? 0) >= 2000 ? 1000 : 1;
-  const shown = bars.map((bar) => ({ from: bar.from / unit, to: bar.to / unit, count: bar.count }));
+  const scaledBars = bars.map((bar) => ({ from: bar.from / unit, to: bar.to / unit, count: bar.count }));
   const selected =
     here === undefined || hasOtherOutcome() ? undefined : bars.findIndex((bar) => here >= bar.from && here < bar.to);
-  const pickBar = (place: number) => {
-    const bar = bars[place];
+  const pickBar = (position: number) => {
+    const bar = bars[position];
     if (!bar?.count) return showToast("This bar has no replicas");
     runSearch(showReplicaWithin(bar.low, bar.high));
   };
@@ -243,22 +243,24 @@ export function Distribution() {
     <section class={`distribution ${agesClass.value}`} aria-label="Distribution over replicas">
       <Histogram
         title="Makespan over replicas"
-        bins={shown}
+        bins={scaledBars}
         unit={unit === 1000 ? "ms" : "µs"}
         noun="replicas"
         height={130}
         selectedBin={selected}
-        marks={mine.metrics.makespan_us ? [{ at: mine.metrics.makespan_us.mean / unit, label: "mean" }] : []}
+        marks={
+          currentCell.metrics.makespan_us ? [{ at: currentCell.metrics.makespan_us.mean / unit, label: "mean" }] : []
+        }
         {...(ready ? { onSelect: pickBar } : {})}
       />
-      {ready && <QuantileButtons cell={mine} />}
+      {ready && <QuantileButtons cell={currentCell} />}
       {example.value && !state.job.value && <RunExampleButton />}
     </section>
   );
 }
 
-function QuantileButtons({ cell: mine }: { cell: Cell }) {
-  const { fastest, slowest, deadlocked } = mine.examples;
+function QuantileButtons({ cell: currentCell }: { cell: Cell }) {
+  const { fastest, slowest, deadlocked } = currentCell.examples;
   const quantiles: [string, number][] = [
     ["5\u202f%", 0.05],
     ["Median", 0.5],
@@ -294,8 +296,8 @@ function describeReplica(): string {
 /** Offers to run the example as a job, which provides further replicas. */
 function RunExampleButton() {
   const parameters = example.value?.result.parameters ?? {};
-  const given = Object.fromEntries(Object.entries(parameters).filter(([, each]) => each !== null));
-  const run = () => startJob(given).catch((error: unknown) => showError("Start", error));
+  const setParameters = Object.fromEntries(Object.entries(parameters).filter(([, each]) => each !== null));
+  const run = () => startJob(setParameters).catch((error: unknown) => showError("Start", error));
   return (
     <p class="small soft">
       <Button onClick={() => void run()}>Run it here</Button> to open any of its{" "}
@@ -320,14 +322,14 @@ export function WindowStatistics() {
       (each) => each && computeStatistics(each.trace, each.index, t0, Math.min(t1, each.trace.until)),
     );
   }).value;
-  const [mine, rival] = both;
-  if (!mine) return <p class="soft">Load a replica to see what its cores did.</p>;
-  const pairs = <T,>(read: (each: NonNullable<typeof mine>) => T): (T | undefined)[] => [
-    read(mine),
-    ...(rival ? [read(rival)] : []),
+  const [statistics, comparedStatistics] = both;
+  if (!statistics) return <p class="soft">Load a replica to see what its cores did.</p>;
+  const pairs = <T,>(read: (each: NonNullable<typeof statistics>) => T): (T | undefined)[] => [
+    read(statistics),
+    ...(comparedStatistics ? [read(comparedStatistics)] : []),
   ];
-  const total = mine.t1 - mine.t0;
-  const rows: [string, (each: NonNullable<typeof mine>) => string][] = [
+  const total = statistics.t1 - statistics.t0;
+  const rows: [string, (each: NonNullable<typeof statistics>) => string][] = [
     ["busy cores, mean", (each) => `${formatPlain(each.busyCores)} (${formatPercent(each.utilization, 1)})`],
     ["threads started", (each) => formatInteger(each.started)],
     ["slices", (each) => formatInteger(each.slices)],
@@ -341,12 +343,13 @@ export function WindowStatistics() {
   return (
     <div class="window" id="window-statistics">
       <p class="small soft">
-        {range.value ? "Marked" : "All"}: <span class="num">{formatMicroseconds(mine.t0)}</span> to{" "}
-        <span class="num">{formatMicroseconds(mine.t1)}</span>, <span class="num">{formatMicroseconds(total)}</span>
+        {range.value ? "Marked" : "All"}: <span class="num">{formatMicroseconds(statistics.t0)}</span> to{" "}
+        <span class="num">{formatMicroseconds(statistics.t1)}</span>,{" "}
+        <span class="num">{formatMicroseconds(total)}</span>
       </p>
       <div class="columns">
         <table>
-          {rival && (
+          {comparedStatistics && (
             <thead>
               <tr>
                 <th scope="col">measure</th>
@@ -363,8 +366,8 @@ export function WindowStatistics() {
             {rows.map(([title, read]) => (
               <tr key={title}>
                 <th scope="row">{title}</th>
-                {pairs(read).map((text, place) => (
-                  <td class="num end" key={place}>
+                {pairs(read).map((text, position) => (
+                  <td class="num end" key={position}>
                     {text}
                   </td>
                 ))}
@@ -392,9 +395,9 @@ export function WindowStatistics() {
               </tr>
             </thead>
             <tbody>
-              {mine.cores.map((core, place) => (
-                <tr key={place}>
-                  <td class="num">{place}</td>
+              {statistics.cores.map((core, position) => (
+                <tr key={position}>
+                  <td class="num">{position}</td>
                   {[core.busy, core.steal, core.blocked].map((time, at) => (
                     <td class="num end" key={at}>
                       {total ? formatPercent(time / total, 1) : ""}
@@ -417,7 +420,7 @@ export function WindowStatistics() {
               </tr>
             </thead>
             <tbody>
-              {mine.byDepth.map((count, depth) => (
+              {statistics.byDepth.map((count, depth) => (
                 <tr key={depth}>
                   <td class="num">{depth === 0 ? "0 (root)" : depth}</td>
                   <td class="num end">{formatInteger(count)}</td>

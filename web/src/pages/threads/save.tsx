@@ -45,17 +45,17 @@ const PICTURE_WIDTH = 1200;
 function createPicture(opened: LoadedTrace): Picture {
   const all = [opened, ...(otherLoaded.peek() ? [otherLoaded.peek() as LoadedTrace] : [])];
   const { trace } = opened;
-  const tall = (place: number) => pictureHeight(all[place] as LoadedTrace, place === 0) + 12;
+  const tall = (position: number) => pictureHeight(all[position] as LoadedTrace, position === 0) + 12;
   const schedulers = all.map(({ trace: { scheduler } }) => schedulerName(scheduler)).join(", ");
   return {
     title: `Threads on ${trace.cores} cores: ${schedulers}`,
     lines: [describeProgram(trace.parameters), `replica ${trace.replica}`],
     width: PICTURE_WIDTH,
-    height: all.reduce((sum, _, place) => sum + tall(place), 0),
+    height: all.reduce((sum, _, position) => sum + tall(position), 0),
     draw: (context) => {
-      for (const [place, each] of all.entries()) {
-        drawWithName(context, PICTURE_WIDTH, each, place === 0);
-        context.translate(0, tall(place));
+      for (const [position, each] of all.entries()) {
+        drawWithName(context, PICTURE_WIDTH, each, position === 0);
+        context.translate(0, tall(position));
       }
     },
   };

@@ -90,12 +90,12 @@ function isLost(): boolean {
 function Welcome() {
   const trace = loaded.value?.trace;
   const { isLoading: loading, problem } = mainTrace.value.value;
-  const told = run.result.value || (!trace && !loading && !problem);
+  const hasContent = run.result.value || (!trace && !loading && !problem);
   return (
     <div class="welcome">
       {!state.job.value && (
         <p class="lead">
-          {told
+          {hasContent
             ? "A program whose threads spawn threads, simulated on 8 cores: each bar is a thread, each arrow a " +
               "steal, each figure a mean of 300 such runs."
             : "A run loaded from a file."}
@@ -222,14 +222,14 @@ function ExpectedSize() {
     (count: number, each) => count * (Array.isArray(each) ? each.length : 1),
     1,
   );
-  const most = Number(allParameters.value.max_threads);
+  const max = Number(allParameters.value.max_threads);
   const runs = Number(allParameters.value.replicas) * cells;
   return (
-    <p class={threads > most ? "warn" : "soft"} aria-live="polite">
+    <p class={threads > max ? "warn" : "soft"} aria-live="polite">
       About <span class="num">{formatCompact(Math.round(threads))}</span> threads in a replica,{" "}
       <span class="num">{formatCompact(Math.round(threads * runs))}</span> in all.
-      {threads > most &&
-        ` That is more than max threads (${formatInteger(most)}): it will be refused. Lower depth, roots or children.`}
+      {threads > max &&
+        ` That is more than max threads (${formatInteger(max)}): it will be refused. Lower depth, roots or children.`}
     </p>
   );
 }

@@ -48,9 +48,9 @@ export function Sweep() {
   const lines = createLines(run.result.value?.cells ?? []);
   const level = Number(run.result.value?.parameters.confidence ?? 0.95);
   const under = useSignal<number | undefined>(undefined);
-  const shown = cell.value?.cell;
+  const currentCell = cell.value?.cell;
   const paint: Draw = (context, width, height) =>
-    draw(context, createScale(width, height, lines), lines, under.value ?? shown);
+    draw(context, createScale(width, height, lines), lines, under.value ?? currentCell);
   const canvas = useCanvas(paint);
   if (!lines.length) return null;
   const summary =
@@ -106,12 +106,12 @@ function draw(context: Context, plane: SweepScale, lines: readonly Line[], marke
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   drawAxes(context, plane, lines);
   drawIdeal(context, plane);
-  for (const [place, line] of lines.entries()) drawBand(context, plane, line, token(`series-${place + 1}`));
-  for (const [place, line] of lines.entries())
-    drawCurve(context, plane, line, token(`series-${place + 1}`), DASHES[place] ?? []);
+  for (const [position, line] of lines.entries()) drawBand(context, plane, line, token(`series-${position + 1}`));
+  for (const [position, line] of lines.entries())
+    drawCurve(context, plane, line, token(`series-${position + 1}`), DASHES[position] ?? []);
   drawLabels(context, plane, lines);
-  for (const [place, { points }] of lines.entries())
-    for (const point of points.filter((each) => each.cell === marked)) drawRing(context, plane, point, place);
+  for (const [position, { points }] of lines.entries())
+    for (const point of points.filter((each) => each.cell === marked)) drawRing(context, plane, point, position);
 }
 
 function drawAxes(context: Context, plane: SweepScale, lines: readonly Line[]): void {
@@ -143,8 +143,8 @@ function drawAxes(context: Context, plane: SweepScale, lines: readonly Line[]): 
 
 /** Draw the ideal linear speedup. */
 function drawIdeal(context: Context, plane: SweepScale): void {
-  const most = Math.min(plane.cores, plane.speedup);
-  const [x, y] = [coresToX(plane, most), speedupToY(plane, most)];
+  const max = Math.min(plane.cores, plane.speedup);
+  const [x, y] = [coresToX(plane, max), speedupToY(plane, max)];
   context.strokeStyle = token("ink-soft");
   context.lineWidth = 1;
   context.setLineDash([2, 4]);
@@ -185,12 +185,16 @@ function drawCurve(context: Context, plane: SweepScale, { points }: Line, ink: s
 
 function drawLabels(context: Context, plane: SweepScale, lines: readonly Line[]): void {
   const ends = lines.map(({ points }) => points.at(-1));
-  const wanted = ends.map((end) => speedupToY(plane, end?.mean ?? 0));
-  const places = spreadLabels(wanted, 15, plane.top + plane.height - 6);
+  const desired = ends.map((end) => speedupToY(plane, end?.mean ?? 0));
+  const places = spreadLabels(desired, 15, plane.top + plane.height - 6);
   context.textAlign = "left";
-  for (const [place, { scheduler }] of lines.entries()) {
-    context.fillStyle = token(`series-${place + 1}`);
-    context.fillText(schedulerName(scheduler), coresToX(plane, ends[place]?.cores ?? 0) + 10, places[place] as number);
+  for (const [position, { scheduler }] of lines.entries()) {
+    context.fillStyle = token(`series-${position + 1}`);
+    context.fillText(
+      schedulerName(scheduler),
+      coresToX(plane, ends[position]?.cores ?? 0) + 10,
+      places[position] as number,
+    );
   }
 }
 
@@ -198,13 +202,13 @@ function drawRing(
   context: Context,
   plane: SweepScale,
   { cores, mean }: { cores: number; mean: number },
-  place: number,
+  position: number,
 ): void {
   context.beginPath();
   context.arc(coresToX(plane, cores), speedupToY(plane, mean), 6, 0, 7);
   context.fillStyle = token("bg");
   context.fill();
-  context.strokeStyle = token(`series-${place + 1}`);
+  context.strokeStyle = token(`series-${position + 1}`);
   context.lineWidth = 3;
   context.stroke();
 }

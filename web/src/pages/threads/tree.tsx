@@ -162,7 +162,7 @@ function Icicle({ trace: opened, times: held, root, heaviest }: PartProps) {
     state.root.value = threadPath(trace.threads, piece.thread);
     state.commit();
   };
-  const shown = under.value;
+  const hoveredPiece = under.value;
   return (
     <Figure summary={summary} getTable={twin}>
       <div
@@ -176,7 +176,9 @@ function Icicle({ trace: opened, times: held, root, heaviest }: PartProps) {
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {shown ? `${name(shown)}: ${formatCount(shown.count, "thread")}${formatTime(shown, held)}` : HINT}
+        {hoveredPiece
+          ? `${name(hoveredPiece)}: ${formatCount(hoveredPiece.count, "thread")}${formatTime(hoveredPiece, held)}`
+          : HINT}
       </p>
     </Figure>
   );
@@ -233,11 +235,11 @@ function drawText(
   words: string,
   x: number,
   y: number,
-  room: number,
+  maxWidth: number,
   tall: number,
   ink: string,
 ): void {
-  if (room < 24 || tall < 14 || context.measureText(words).width > room - 8) return;
+  if (maxWidth < 24 || tall < 14 || context.measureText(words).width > maxWidth - 8) return;
   context.fillStyle = ink;
   context.fillText(words, x + 4, y + tall / 2);
 }

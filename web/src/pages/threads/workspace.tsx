@@ -183,28 +183,31 @@ function availableModes(): readonly string[] {
 }
 
 function PictureTools() {
-  const mine = state.job.value ? cell.value : undefined;
+  const currentCell = state.job.value ? cell.value : undefined;
   const offered = availableModes();
   const cells = run.result.value?.cells ?? [];
-  const others = SCHEDULERS.filter((each) => each !== mine?.scheduler);
+  const others = SCHEDULERS.filter((each) => each !== currentCell?.scheduler);
   const against = (scheduler: string) =>
     comparePolicy(scheduler).catch((error: unknown) => showError("The other policy", error));
   const find = (event: SubmitEvent) => {
     event.preventDefault();
     const opened = loaded.peek();
-    const wanted = (event.currentTarget as HTMLFormElement).querySelector("input")?.value ?? "";
-    const thread = opened ? threadAt(opened.trace, opened.tree, wanted) : NONE;
+    const text = (event.currentTarget as HTMLFormElement).querySelector("input")?.value ?? "";
+    const thread = opened ? threadAt(opened.trace, opened.tree, text) : NONE;
     if (thread === NONE)
-      return showToast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
+      return showToast(`This replica has no thread ${text}; names are T3.0.1: child 1 of child 0 of root 3`);
     selectThread(thread);
     zoomToSelected();
   };
   return (
     <div class="row tools" role="group" aria-label="Picture">
-      {mine && cells.length > 1 && (
+      {currentCell && cells.length > 1 && (
         <label class="row">
           cell{" "}
-          <select value={String(mine?.cell ?? 0)} onChange={(event) => showCell(Number(event.currentTarget.value))}>
+          <select
+            value={String(currentCell?.cell ?? 0)}
+            onChange={(event) => showCell(Number(event.currentTarget.value))}
+          >
             {cells.map((each) => (
               <option key={each.cell} value={String(each.cell)}>
                 {each.cores} {each.cores === 1 ? "core" : "cores"}, {each.scheduler.replaceAll("_", " ")}
@@ -213,7 +216,7 @@ function PictureTools() {
           </select>
         </label>
       )}
-      {mine && (
+      {currentCell && (
         <span class="row">
           <Button
             aria-label="Previous replica"
@@ -225,7 +228,7 @@ function PictureTools() {
           <span class="num">replica {loaded.value?.trace.replica ?? replica.value}</span>
           <Button
             aria-label="Next replica"
-            disabled={replica.value >= mine.replicas - 1}
+            disabled={replica.value >= currentCell.replicas - 1}
             onClick={() => showReplica(replica.peek() + 1)}
           >
             ›
@@ -246,7 +249,7 @@ function PictureTools() {
       )}
       {loaded.value?.critical.isComplete && <ToggleButton value={state.critical}>Critical path</ToggleButton>}
       {offered.includes("stolen") && <ToggleButton value={state.steals}>Steals</ToggleButton>}
-      {mine && (
+      {currentCell && (
         <label class="row">
           compare with{" "}
           <select value={state.vs.value} onChange={(event) => void against(event.currentTarget.value)}>

@@ -52,14 +52,14 @@ async function loadPastEvents(id: string, control: AbortController): Promise<Liv
 /** Return the events of a job, oldest first. Call `stop` when they are no longer displayed. */
 export function followJobEvents(id: string): { list: ReadonlySignal<readonly LiveEvent[]>; stop: () => void } {
   const control = new AbortController();
-  const told = signal<readonly LiveEvent[]>([]);
+  const pastEvents = signal<readonly LiveEvent[]>([]);
   loadPastEvents(id, control)
-    .then((heard) => (told.value = heard))
+    .then((heard) => (pastEvents.value = heard))
     .catch(() => undefined);
   return {
     list: computed(() => {
       const job = snapshot.value.jobs.get(id)?.value;
-      const before = told.value.length || !job ? told.value : createPastEvents(job);
+      const before = pastEvents.value.length || !job ? pastEvents.value : createPastEvents(job);
       return mergeEvents(
         before,
         events.value.filter((event) => event.job === id && event.id),

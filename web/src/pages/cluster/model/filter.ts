@@ -66,10 +66,10 @@ function matchesToken(job: Job, { name, value }: FilterToken): boolean {
  */
 export function matchesFilter(job: Job, { tokens }: Filter): boolean {
   if (tokens.some((each) => each.isNegated && matchesToken(job, each))) return false;
-  const wanted = tokens.filter((each) => !each.isNegated);
-  if (!wanted.filter((each) => each.name === "text").every((each) => matchesToken(job, each))) return false;
-  const names = new Set(wanted.map((each) => each.name).filter((name) => name !== "text"));
-  return [...names].every((name) => wanted.some((each) => each.name === name && matchesToken(job, each)));
+  const required = tokens.filter((each) => !each.isNegated);
+  if (!required.filter((each) => each.name === "text").every((each) => matchesToken(job, each))) return false;
+  const names = new Set(required.map((each) => each.name).filter((name) => name !== "text"));
+  return [...names].every((name) => required.some((each) => each.name === name && matchesToken(job, each)));
 }
 
 /** Return the value of a name if the filter contains exactly one, which the API can filter. */

@@ -19,7 +19,7 @@ export function activeNames(history: History | undefined, prefix: string): strin
 }
 
 function maxValue(values: readonly (number | null)[]): number {
-  return values.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
+  return values.reduce<number>((max, value) => Math.max(max, value ?? 0), 0);
 }
 
 /**
@@ -31,18 +31,18 @@ export function createLines(history: History | undefined, prefix: string, suffix
     .map((label) => ({ label, values: history?.series[prefix + label + suffix]?.mean ?? [] }))
     .filter(({ values }) => quiet || maxValue(values) > 0);
   if (all.length <= MAX_LINES) return all;
-  const most = [...all].sort((left, right) => maxValue(right.values) - maxValue(left.values)).slice(0, MAX_LINES - 1);
-  const rest = all.filter((each) => !most.includes(each));
+  const max = [...all].sort((left, right) => maxValue(right.values) - maxValue(left.values)).slice(0, MAX_LINES - 1);
+  const rest = all.filter((each) => !max.includes(each));
   return [
-    ...all.filter((each) => most.includes(each)),
+    ...all.filter((each) => max.includes(each)),
     { label: `${rest.length} more, summed`, values: sumColumns(rest.map(({ values }) => values)) },
   ];
 }
 
 function sumColumns(columns: readonly (readonly (number | null)[])[]): (number | null)[] {
   const length = Math.max(0, ...columns.map((column) => column.length));
-  return Array.from({ length }, (_, place) => {
-    const there = columns.map((column) => column[place] ?? null).filter((value) => value !== null);
+  return Array.from({ length }, (_, index) => {
+    const there = columns.map((column) => column[index] ?? null).filter((value) => value !== null);
     return there.length ? there.reduce((sum, value) => sum + value, 0) : null;
   });
 }

@@ -177,8 +177,8 @@ export function analyzeRecordings(all: readonly DeviceRecording[]): Analysis | u
   const end = Math.max(...ends);
   const step = Math.max(MIN_INTERVAL, (end - begin) / MAX_POINTS);
   const count = Math.max(1, Math.ceil((end - begin) / step - 1e-9));
-  const moments = Array.from({ length: count }, (_, place): [number, number] => {
-    const from = begin + place * step;
+  const moments = Array.from({ length: count }, (_, index): [number, number] => {
+    const from = begin + index * step;
     return [from, Math.min(from + step, end)];
   });
   const names = [...new Set(all.map((piece) => piece.device))].sort();
@@ -212,7 +212,7 @@ function analyzeDevice(own: readonly DeviceRecording[], moments: readonly [numbe
     memory: average(known(line((piece, from, until) => timeWeightedMean(piece, "m", from, until)))),
     watts: average(known(watts)),
     joules: known(watts).length
-      ? watts.reduce<number>((sum, value, place) => sum + (value ?? 0) * (lengths[place] as number), 0)
+      ? watts.reduce<number>((sum, value, index) => sum + (value ?? 0) * (lengths[index] as number), 0)
       : null,
   };
 }

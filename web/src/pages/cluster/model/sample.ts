@@ -24,6 +24,6 @@ function parseValue(text: string): unknown {
 
 /** Parse the parameters of a command without a program. */
 export function parseParameters(line: string): Record<string, unknown> {
-  const given = [...line.matchAll(/--([a-z-]+) (?!--)(\S+)/g)];
-  return Object.fromEntries(given.map(([, name = "", text = ""]) => [name.replaceAll("-", "_"), parseValue(text)]));
+  const options = [...line.matchAll(/--([a-z-]+) (?!--)(\S+)/g)];
+  return Object.fromEntries(options.map(([, name = "", text = ""]) => [name.replaceAll("-", "_"), parseValue(text)]));
 }

@@ -83,11 +83,11 @@ export function formatReadiness({ ready, replicas }: Pick<Service, "ready" | "re
   return `${formatInteger(ready)} of ${formatInteger(replicas)} ready`;
 }
 
-function describeDeaths({ name, failures, last_failure: said, next_start: next }: Service, now: number): string {
+function describeDeaths({ name, failures, last_failure: failure, next_start: next }: Service, now: number): string {
   const left = next ? (Date.parse(next) - now) / 1000 : 0;
   const count = failures === 1 ? "The last replica died" : `The last ${formatInteger(failures)} replicas died`;
   const start = `The next one starts ${left >= 1 ? `in ${formatSeconds(left)}` : "now"}`;
-  return `${count}: ${said ?? "unknown reason"}. ${start}. See: cluster service logs ${name}`;
+  return `${count}: ${failure ?? "unknown reason"}. ${start}. See: cluster service logs ${name}`;
 }
 
 function explainWait({ running }: Service): string {

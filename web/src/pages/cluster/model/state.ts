@@ -109,7 +109,7 @@ export const jobRows = computed<readonly string[]>(() => {
     .map((job) => job.value)
     .filter((job) => matchesFilter(job, filter.value));
   const ids = matching.sort(compareNewest).map((job) => job.job_id);
-  const same = ids.length === previousRows.length && ids.every((id, place) => id === previousRows[place]);
+  const same = ids.length === previousRows.length && ids.every((id, index) => id === previousRows[index]);
   if (!same) previousRows = ids;
   return previousRows;
 });

@@ -136,7 +136,7 @@ export function createStructure(actions: readonly Action[]): Structure {
 }
 
 function haveSameNames(left: readonly string[], right: readonly string[]): boolean {
-  return left.length === right.length && left.every((id, place) => id === right[place]);
+  return left.length === right.length && left.every((id, index) => id === right[index]);
 }
 
 function isSameAction(left: Action, right: Action): boolean {

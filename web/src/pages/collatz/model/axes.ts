@@ -85,7 +85,7 @@ function logTicks({ frame: { view } }: Scene): bigint[] {
   const powers: bigint[] = [];
   for (let at = 1n; at <= end; at *= 2n) if (at >= view.base) powers.push(at);
   const every = Math.max(1, Math.ceil(powers.length / 12));
-  return powers.filter((_, place) => place % every === 0);
+  return powers.filter((_, index) => index % every === 0);
 }
 
 function drawYAxis(context: Context, { frame: { low, high } }: Scene, width: number, height: number): void {
@@ -122,9 +122,9 @@ const SAMPLES = 300;
 
 function drawExpectedMean(context: Context, scene: Scene, width: number, y: (steps: number) => number): void {
   context.beginPath();
-  for (let place = 0; place <= SAMPLES; place += 1) {
-    const n = numberAt(scene.frame.view, place / SAMPLES);
-    const at = MARGIN.left + toPixels(scene.frame, width)((scene.frame.view.span * place) / SAMPLES);
+  for (let index = 0; index <= SAMPLES; index += 1) {
+    const n = numberAt(scene.frame.view, index / SAMPLES);
+    const at = MARGIN.left + toPixels(scene.frame, width)((scene.frame.view.span * index) / SAMPLES);
     context.lineTo(at, y(expectedDelay(n > 0n ? n : 1n)));
   }
   context.setLineDash([6, 4]);

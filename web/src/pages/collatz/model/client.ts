@@ -36,12 +36,12 @@ class WorkerClient {
   }
 
   private receive(answer: WorkerResponse): void {
-    const asked = this.waiting.get(answer.id);
-    if (!asked) return;
+    const request = this.waiting.get(answer.id);
+    if (!request) return;
     this.waiting.delete(answer.id);
     activeRequests.value = activeRequests.peek() - 1;
-    if (answer.error === undefined) asked.resolve(answer.body as never);
-    else asked.reject(new Error(answer.error));
+    if (answer.error === undefined) request.resolve(answer.body as never);
+    else request.reject(new Error(answer.error));
   }
 
   private rejectAll(message: string): void {

@@ -35,10 +35,10 @@ function countBits(value: number): number {
 function createBlockTables(): Pick<Tables, "odd" | "end" | "gain"> {
   const [odd, end, gain] = [new Uint8Array(SIZE), new Uint32Array(SIZE), new Float32Array(SIZE)];
   for (let rest = 0; rest < SIZE; rest += 1) {
-    let [value, factor, most] = [rest, 1, 1];
+    let [value, factor, max] = [rest, 1, 1];
     for (let step = 0; step < BLOCK; step += 1) {
       if (value % 2) {
-        most = Math.max(most, 3 * factor);
+        max = Math.max(max, 3 * factor);
         odd[rest] = (odd[rest] as number) + 1;
         value = (3 * value + 1) / 2;
         factor *= 1.5;
@@ -48,7 +48,7 @@ function createBlockTables(): Pick<Tables, "odd" | "end" | "gain"> {
       }
     }
     end[rest] = value;
-    gain[rest] = most * SLACK;
+    gain[rest] = max * SLACK;
   }
   return { odd, end, gain };
 }
@@ -79,27 +79,27 @@ function getTables(): Tables {
 
 /** Return the greatest value of a block by stepping through it. */
 function peakOfBlock(from: number, peak: number): number {
-  let [value, most] = [from, peak];
+  let [value, max] = [from, peak];
   for (let step = 0; step < BLOCK; step += 1) {
     if (value % 2) {
       value = 3 * value + 1;
-      most = Math.max(most, value);
+      max = Math.max(max, value);
     }
     value /= 2;
   }
-  return most;
+  return max;
 }
 
 function peakOfWideBlock(from: bigint, peak: bigint): bigint {
-  let [value, most] = [from, peak];
+  let [value, max] = [from, peak];
   for (let step = 0; step < BLOCK; step += 1) {
     if (value & 1n) {
       value = 3n * value + 1n;
-      if (value > most) most = value;
+      if (value > max) max = value;
     }
     value >>= 1n;
   }
-  return most;
+  return max;
 }
 
 /** State of one number: steps so far and bits of the greatest value. Reused, because there are millions. */
@@ -201,10 +201,10 @@ export function computeWindow(start: bigint, count: number): DelayWindow {
   const known = getTables();
   const filled = { start, delays: new Uint16Array(count), bits: new Uint16Array(count) };
   const narrowStart = start + BigInt(count) < BigInt(DOUBLE_LIMIT) ? Number(start) : undefined;
-  for (let place = 0; place < count; place += 1) {
-    computeState(narrowStart === undefined ? start + BigInt(place) : narrowStart + place, known);
-    filled.delays[place] = state.steps;
-    filled.bits[place] = state.bits;
+  for (let index = 0; index < count; index += 1) {
+    computeState(narrowStart === undefined ? start + BigInt(index) : narrowStart + index, known);
+    filled.delays[index] = state.steps;
+    filled.bits[index] = state.bits;
   }
   return filled;
 }
@@ -213,7 +213,7 @@ export function computeWindow(start: bigint, count: number): DelayWindow {
 function computeExact(n: bigint): { steps: number; peak: bigint } {
   let steps = 0;
   let small = n <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(n) : 0;
-  let [value, peak, most] = [n, n, small];
+  let [value, peak, max] = [n, n, small];
   while (small ? small !== 1 : value !== 1n) {
     steps += 1;
     if (!small) {
@@ -226,10 +226,10 @@ function computeExact(n: bigint): { steps: number; peak: bigint } {
       if (value > peak) peak = value;
     } else {
       small = 3 * small + 1;
-      if (small > most) most = small;
+      if (small > max) max = small;
     }
   }
-  return { steps, peak: BigInt(most) > peak ? BigInt(most) : peak };
+  return { steps, peak: BigInt(max) > peak ? BigInt(max) : peak };
 }
 
 /** Limit above which 3n + 1 is not an exact double. */
@@ -238,8 +238,8 @@ const SAFE_ODD = (Number.MAX_SAFE_INTEGER - 1) / 3;
 /** Return lines of `number,steps,greatest value` with exact values. */
 export function formatTable(start: bigint, count: number): string {
   const lines: string[] = [];
-  for (let place = 0; place < count; place += 1) {
-    const n = start + BigInt(place);
+  for (let index = 0; index < count; index += 1) {
+    const n = start + BigInt(index);
     const { steps, peak } = computeExact(n);
     lines.push(`${n},${steps},${peak}\r\n`);
   }

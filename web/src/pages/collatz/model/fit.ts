@@ -49,9 +49,9 @@ export function logNormalDensity({
   deviation,
 }: Pick<HistogramSummary, "mean" | "deviation">): (value: number) => number {
   const shape = Math.log1p((deviation / mean) ** 2);
-  const place = Math.log(mean) - shape / 2;
+  const mu = Math.log(mean) - shape / 2;
   const scale = 1 / Math.sqrt(2 * Math.PI * shape);
-  return (value) => (value <= 0 ? 0 : (scale / value) * Math.exp(-((Math.log(value) - place) ** 2) / (2 * shape)));
+  return (value) => (value <= 0 ? 0 : (scale / value) * Math.exp(-((Math.log(value) - mu) ** 2) / (2 * shape)));
 }
 
 /**

@@ -29,7 +29,7 @@ export interface Growth {
 /** Build the tree above a root breadth first, so that the limit folds the most distant branches. */
 export function growTree(
   root: bigint,
-  { depth, toggledValues: toggled, isPruned: prune, maxBranches: most }: Growth,
+  { depth, toggledValues: toggled, isPruned: prune, maxBranches: max }: Growth,
 ): { root: Branch; count: number; isCut: boolean } {
   const top: Branch = { value: root, depth: 0, isFolded: true, children: [] };
   const queue = [top];
@@ -40,7 +40,7 @@ export function growTree(
     if (barren) branch.isFolded = false;
     if (!open || barren) continue;
     const values = predecessors(branch.value);
-    if (count + values.length > most) {
+    if (count + values.length > max) {
       isCut = true;
       continue;
     }
@@ -112,15 +112,15 @@ export function layOutAround(root: Branch, width: number, height: number): Branc
   const joint = leaves > 1 ? Math.min(ring, (0.9 * radius) / Math.max(1, stem)) : (2 * radius) / Math.max(1, stem);
   const foot = leaves > 1 ? 0 : -radius;
   const spots = new Map<PlacedBranch, BranchPosition>();
-  for (const place of places) {
-    const { branch, row } = place;
+  for (const branchRow of places) {
+    const { branch, row } = branchRow;
     const far = Math.max(0, ring * (branch.depth - stem));
     const turn = -Math.PI / 2 + (leaves > 1 ? (row / (leaves - 1) - 0.5) * FAN_ANGLE : 0);
     const [x, y] = [far * wide * Math.cos(turn), far * high * Math.sin(turn)];
     const below = far ? 0 : foot + joint * Math.max(0, stem - branch.depth);
     const tip = far > 0 && branch.children.length === 0;
-    const from = place.from && spots.get(place.from);
-    spots.set(place, { branch, from, x, y: y + below, angle: tip ? Math.atan2(y, x) : 0, hasLabel: false });
+    const from = branchRow.from && spots.get(branchRow.from);
+    spots.set(branchRow, { branch, from, x, y: y + below, angle: tip ? Math.atan2(y, x) : 0, hasLabel: false });
   }
   return assignLabels([...spots.values()], (FAN_ANGLE * radius) / leaves >= LABEL_SIZE.line);
 }
@@ -167,19 +167,19 @@ const MAX_NODES = 200_000;
  */
 export function findFastest(first: bigint, end: bigint): { n: bigint; steps: number } | undefined {
   let nodes = 0;
-  let least: bigint | undefined;
+  let min: bigint | undefined;
   const search = (value: bigint, left: number): void => {
     nodes += 1;
     if (nodes > MAX_NODES || value << BigInt(left) < first) return;
     if (left === 0) {
-      if (value < end && !isPowerOfTwo(value) && (least === undefined || value < least)) least = value;
+      if (value < end && !isPowerOfTwo(value) && (min === undefined || value < min)) min = value;
       return;
     }
     for (const each of predecessors(value)) search(each, left - 1);
   };
   for (let steps = first.toString(2).length - 1; nodes <= MAX_NODES; steps += 1) {
     search(1n, steps);
-    if (least !== undefined && nodes <= MAX_NODES) return { n: least, steps };
+    if (min !== undefined && nodes <= MAX_NODES) return { n: min, steps };
   }
   return undefined;
 }

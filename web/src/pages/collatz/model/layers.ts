@@ -47,12 +47,12 @@ export interface ExactChunk {
 }
 
 /** Return how a number changes its cell: a count, the greatest peak bits, or the residue plus one. */
-function createCellUpdate(metric: Metric, exact: ExactChunk, modulus: number): (old: number, place: number) => number {
+function createCellUpdate(metric: Metric, exact: ExactChunk, modulus: number): (old: number, index: number) => number {
   if (metric === "count") return (old) => old + 1;
-  if (metric === "peak") return (old, place) => Math.max(old, exact.bits[place] as number);
+  if (metric === "peak") return (old, index) => Math.max(old, exact.bits[index] as number);
   const first = Number(exact.start % BigInt(modulus));
-  return (old, place) => {
-    const own = ((first + place) % modulus) + 1;
+  return (old, index) => {
+    const own = ((first + index) % modulus) + 1;
     return old === 0 || old === own ? own : MIXED_RESIDUES;
   };
 }
@@ -70,9 +70,9 @@ function computeRowStarts({ low, high }: Frame, { width, height }: Grid): Int32A
 function countLinear(into: Grid, starts: Int32Array, delays: Uint16Array, far: number, scale: number): number {
   const { width, cells } = into;
   let count = 0;
-  for (let place = 0; place < delays.length; place += 1) {
-    const start = starts[delays[place] as number] ?? -1;
-    const column = Math.floor((far + place) * scale);
+  for (let index = 0; index < delays.length; index += 1) {
+    const start = starts[delays[index] as number] ?? -1;
+    const column = Math.floor((far + index) * scale);
     if (start < 0 || column < 0 || column >= width) continue;
     cells[start + column] = (cells[start + column] as number) + 1;
     count += 1;
@@ -98,12 +98,12 @@ export function paintExact(into: Grid, frame: Frame, exact: ExactChunk, metric: 
   const [x, rows] = [toPixels(frame, width), height / (frame.high - frame.low)];
   const paint = createCellUpdate(metric, exact, modulus);
   let count = 0;
-  for (let place = first; place < end; place += 1) {
-    const column = Math.floor(x(far + place));
-    const row = Math.floor(((exact.delays[place] as number) - frame.low) * rows);
+  for (let index = first; index < end; index += 1) {
+    const column = Math.floor(x(far + index));
+    const row = Math.floor(((exact.delays[index] as number) - frame.low) * rows);
     if (column < 0 || column >= width || row < 0 || row >= height) continue;
     const cell = row * width + column;
-    cells[cell] = paint(cells[cell] as number, place);
+    cells[cell] = paint(cells[cell] as number, index);
     count += 1;
   }
   return count;
@@ -151,8 +151,8 @@ export function parseResult(job: string, columns: ColumnsResult): Density | unde
   const start = BigInt(columns.start[0] as string);
   const offset = Float64Array.from(columns.start, (each) => Number(BigInt(each) - start));
   const first = new Uint32Array(offset.length + 1);
-  for (const [place, histogram] of columns.density.entries())
-    first[place + 1] = (first[place] as number) + histogram.length;
+  for (const [index, histogram] of columns.density.entries())
+    first[index + 1] = (first[index] as number) + histogram.length;
   const entries = columns.density.flat();
   const delay = Uint16Array.from(entries, ([each]) => each);
   return createDensity(
@@ -174,17 +174,17 @@ function createDensity(
   times: Float64Array,
 ): Density {
   const count = new Float64Array(offset.length);
-  let [least, greatest] = [Infinity, 0];
+  let [min, greatest] = [Infinity, 0];
   for (let column = 0; column < offset.length; column += 1) {
     for (let entry = first[column] as number; entry < (first[column + 1] as number); entry += 1) {
       count[column] = (count[column] as number) + (times[entry] as number);
-      least = Math.min(least, delay[entry] as number);
+      min = Math.min(min, delay[entry] as number);
       greatest = Math.max(greatest, delay[entry] as number);
     }
   }
   const last = offset.length - 1;
   const end = start + BigInt((offset[last] as number) + (count[last] as number));
-  return { job, start, end, offset, count, first, delay, times, least, greatest };
+  return { job, start, end, offset, count, first, delay, times, least: min, greatest };
 }
 
 /** Return the mean number of values per column. */
@@ -276,15 +276,15 @@ export function paintSample(
   const [x, rows] = [toPixels(frame, width), height / (frame.high - frame.low)];
   const paint = createSampleUpdate(metric, sample, modulus);
   let [part, count] = [0, 0];
-  for (let place = 0; place < sample.distance.length; place += 1) {
-    const at = far + (sample.distance[place] as number);
+  for (let index = 0; index < sample.distance.length; index += 1) {
+    const at = far + (sample.distance[index] as number);
     while (part < covered.length && (covered[part] as readonly [number, number])[1] <= at) part += 1;
     if (part < covered.length && (covered[part] as readonly [number, number])[0] <= at) continue;
     const column = Math.floor(x(at));
-    const row = Math.floor(((sample.delays[place] as number) - frame.low) * rows);
+    const row = Math.floor(((sample.delays[index] as number) - frame.low) * rows);
     if (column < 0 || column >= width || row < 0 || row >= height) continue;
     const cell = row * width + column;
-    cells[cell] = paint(cells[cell] as number, place);
+    cells[cell] = paint(cells[cell] as number, index);
     count += 1;
   }
   return count;
@@ -299,15 +299,15 @@ export interface GridExtent {
 
 /** Compute the extent in one pass by index, which is fast even before the code is compiled. */
 export function computeExtent({ cells }: Grid): GridExtent {
-  let [lit, least, greatest] = [0, Infinity, 0];
+  let [lit, min, greatest] = [0, Infinity, 0];
   for (let cell = 0; cell < cells.length; cell += 1) {
     const value = cells[cell] as number;
     if (value <= 0) continue;
     lit += 1;
-    if (value < least) least = value;
+    if (value < min) min = value;
     if (value > greatest) greatest = value;
   }
-  return { count: lit, min: lit ? least : 0, max: greatest };
+  return { count: lit, min: lit ? min : 0, max: greatest };
 }
 
 /** Enlarge single pixels to marks of `by` x `by` pixels where space is free. */
@@ -343,8 +343,8 @@ export type Histogram = Map<number, number>;
 export function countExact(into: Histogram, exact: ExactChunk, first: bigint, end: bigint): Histogram {
   const from = Math.max(0, Number(first - exact.start));
   const to = Math.min(exact.delays.length, Number(end - exact.start));
-  for (let place = from; place < to; place += 1) {
-    const delay = exact.delays[place] as number;
+  for (let index = from; index < to; index += 1) {
+    const delay = exact.delays[index] as number;
     into.set(delay, (into.get(delay) ?? 0) + 1);
   }
   return into;

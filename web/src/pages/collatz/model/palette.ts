@@ -49,9 +49,9 @@ const STOPS: Record<Exclude<Palette, "viridis">, readonly [light: readonly Stop[
 
 function interpolateStops(stops: readonly Stop[], share: number): Stop {
   const at = Math.min(1, Math.max(0, share)) * (stops.length - 1);
-  const place = Math.min(stops.length - 2, Math.floor(at));
-  const [from, to] = [stops[place] as Stop, stops[place + 1] as Stop];
-  const mixed = from.map((channel, each) => Math.round(channel + (at - place) * ((to[each] as number) - channel)));
+  const index = Math.min(stops.length - 2, Math.floor(at));
+  const [from, to] = [stops[index] as Stop, stops[index + 1] as Stop];
+  const mixed = from.map((channel, each) => Math.round(channel + (at - index) * ((to[each] as number) - channel)));
   return mixed as unknown as Stop;
 }
 

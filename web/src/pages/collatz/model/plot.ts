@@ -23,7 +23,7 @@ export function roundValues(low: number, high: number, about: number): number[] 
   const scale = span < 20 ? 1000 : 1;
   const step = Number(roundStep((span * scale) / Math.max(1, about))) / scale;
   const values: number[] = [];
-  for (let place = Math.ceil(low / step); place * step <= high + 1e-9; place += 1) values.push(place * step);
+  for (let index = Math.ceil(low / step); index * step <= high + 1e-9; index += 1) values.push(index * step);
   return values;
 }
 
@@ -57,11 +57,11 @@ export function drawXTicks(
   context.textAlign = "center";
   context.textBaseline = "top";
   context.fillStyle = token("ink-soft");
-  const room = context.measureText(title).width + 16;
+  const titleWidth = context.measureText(title).width + 16;
   for (const value of roundValues(low, high, box.width / 90)) {
     const x = box.left + (box.width * (value - low)) / (high - low);
     context.fillRect(Math.round(x), box.top + box.height, 1, 4);
-    if (x < box.left + box.width - room) context.fillText(text(value), x, box.top + box.height + 6);
+    if (x < box.left + box.width - titleWidth) context.fillText(text(value), x, box.top + box.height + 6);
   }
   context.textAlign = "right";
   context.fillText(title, box.left + box.width, box.top + box.height + 6);

@@ -122,7 +122,7 @@ export const isContiguous = computed(() => {
   const all = [...results.value.values()]
     .map((each) => each.range)
     .sort((left, right) => (left.first < right.first ? -1 : 1));
-  return all.every((each, place) => place === 0 || each.first <= (all[place - 1] as Range).end);
+  return all.every((each, index) => index === 0 || each.first <= (all[index - 1] as Range).end);
 });
 
 function parseRecord({ n, value }: RecordText): FoundRecord {
@@ -210,10 +210,10 @@ async function readFinal(job: Job): Promise<void> {
   if (answer.columns?.density)
     storeDensity(parseBinary(job.job_id, await getBytes(`/api/jobs/${job.job_id}/density.bin`)));
   storeResult(job.job_id, now);
-  const most = now.delay.at(-1);
-  const said =
-    now.statement || (most ? `longest ${formatCount(most.value, "step")} at ${formatInteger(most.n)}` : "no record");
-  addLine("job", `${job.job_id} is done: ${formatCount(now.count, "number")}; ${said}`);
+  const max = now.delay.at(-1);
+  const outcome =
+    now.statement || (max ? `longest ${formatCount(max.value, "step")} at ${formatInteger(max.n)}` : "no record");
+  addLine("job", `${job.job_id} is done: ${formatCount(now.count, "number")}; ${outcome}`);
 }
 
 /** Follow a job until it ends and return its last state. */

@@ -57,8 +57,8 @@ const NARROW = 2n ** 53n;
 
 /** Use strata of 2^k numbers. */
 function sampleEvenly({ first, end }: Range, count: number, put: AddNumber): void {
-  const most = (end - first) / BigInt(count);
-  const k = most > 1n ? most.toString(2).length - 1 : 0;
+  const max = (end - first) / BigInt(count);
+  const k = max > 1n ? max.toString(2).length - 1 : 0;
   const last = (end - 1n) >> BigInt(k);
   if (end <= NARROW) {
     const wide = 2 ** k;
@@ -71,33 +71,33 @@ function sampleEvenly({ first, end }: Range, count: number, put: AddNumber): voi
 }
 
 /** Return the smallest integer >= 2^place. */
-function ceilPower(place: number): bigint {
-  if (place < 52) return BigInt(Math.ceil(2 ** place));
-  const excess = Math.floor(place) - 52;
-  return BigInt(Math.ceil(2 ** (place - excess))) << BigInt(excess);
+function ceilPower(exponent: number): bigint {
+  if (exponent < 52) return BigInt(Math.ceil(2 ** exponent));
+  const excess = Math.floor(exponent) - 52;
+  return BigInt(Math.ceil(2 ** (exponent - excess))) << BigInt(excess);
 }
 
 /** Use strata of equal ratios, with a power of two of them per octave. */
 function sampleLogEvenly({ first, end }: Range, count: number, put: AddNumber): void {
   const [low, high] = [log2(first), log2(end)];
   const octave = 2 ** Math.max(0, Math.ceil(Math.log2(count / Math.max(2 ** -40, high - low))));
-  for (let place = Math.floor(low * octave); place < high * octave; place += 1) {
-    if ((place + 1) / octave < 52) {
-      const [from, to] = [Math.ceil(2 ** (place / octave)), Math.ceil(2 ** ((place + 1) / octave))];
-      if (from < to) put(from + Math.floor(randomFraction(place, octave) * (to - from)), to - from);
+  for (let stratum = Math.floor(low * octave); stratum < high * octave; stratum += 1) {
+    if ((stratum + 1) / octave < 52) {
+      const [from, to] = [Math.ceil(2 ** (stratum / octave)), Math.ceil(2 ** ((stratum + 1) / octave))];
+      if (from < to) put(from + Math.floor(randomFraction(stratum, octave) * (to - from)), to - from);
     } else {
-      const [from, to] = [ceilPower(place / octave), ceilPower((place + 1) / octave)];
-      if (from < to) put(from + randomBelow(to - from, BigInt(place), octave), Number(to - from));
+      const [from, to] = [ceilPower(stratum / octave), ceilPower((stratum + 1) / octave)];
+      if (from < to) put(from + randomBelow(to - from, BigInt(stratum), octave), Number(to - from));
     }
   }
 }
 
 /** Return between `count` and 2 `count` numbers of a range, or all its numbers if there are fewer. */
 export function createSample(range: Range, count: number, log: boolean): Sample {
-  const room = 2 * count + 200;
-  const far = new Float64Array(room);
-  const weight = new Float64Array(room);
-  const [delays, bits, rest] = [new Uint16Array(room), new Uint16Array(room), new Uint16Array(room)];
+  const capacity = 2 * count + 200;
+  const far = new Float64Array(capacity);
+  const weight = new Float64Array(capacity);
+  const [delays, bits, rest] = [new Uint16Array(capacity), new Uint16Array(capacity), new Uint16Array(capacity)];
   const [low, high] = [Number(range.first), Number(range.end)];
   let size = 0;
   const put: AddNumber = (n, stands) => {

@@ -55,12 +55,12 @@ const POINT_PIXELS = 0.5;
 const SPARSE = 0.2;
 
 function scanExtremes(delays: Uint16Array): [number, number] {
-  let [least, most] = [Infinity, -Infinity];
+  let [min, max] = [Infinity, -Infinity];
   for (const delay of delays) {
-    if (delay < least) least = delay;
-    if (delay > most) most = delay;
+    if (delay < min) min = delay;
+    if (delay > max) max = delay;
   }
-  return [least, most];
+  return [min, max];
 }
 
 const extremesCache = new WeakMap<object, [number, number]>();
@@ -79,41 +79,41 @@ export function delayBounds(
   densities: readonly Density[],
   samples: readonly Sample[] = [],
 ): [number, number] {
-  let [least, most] = [Infinity, -Infinity];
+  let [min, max] = [Infinity, -Infinity];
   for (const each of exact) {
     const far = distance(view, each.start);
     const [from, to] = [Math.max(0, Math.floor(-far)), Math.min(each.delays.length, Math.ceil(view.span - far))];
     if (from >= to) continue;
     const [low, high] =
       to - from === each.delays.length ? extremes(each) : scanExtremes(each.delays.subarray(from, to));
-    [least, most] = [Math.min(least, low), Math.max(most, high)];
+    [min, max] = [Math.min(min, low), Math.max(max, high)];
   }
-  for (const each of densities) [least, most] = [Math.min(least, each.least), Math.max(most, each.greatest)];
+  for (const each of densities) [min, max] = [Math.min(min, each.least), Math.max(max, each.greatest)];
   for (const each of samples) {
     const [low, high] = extremes(each);
-    [least, most] = [Math.min(least, low), Math.max(most, high)];
+    [min, max] = [Math.min(min, low), Math.max(max, high)];
   }
-  if (most < 0) return [0, 500];
-  const step = most > 400 ? 50 : 20;
-  const high = Math.ceil((most + step / 4) / step) * step;
-  return [least < 0.3 * most ? 0 : Math.floor(least / step) * step, high];
+  if (max < 0) return [0, 500];
+  const step = max > 400 ? 50 : 20;
+  const high = Math.ceil((max + step / 4) / step) * step;
+  return [min < 0.3 * max ? 0 : Math.floor(min / step) * step, high];
 }
 
-function createColorScale({ metric, isDark: dark, modulus }: SceneRequest, most: number, least: number): ColorScale {
+function createColorScale({ metric, isDark: dark, modulus }: SceneRequest, max: number, min: number): ColorScale {
   if (metric === "residue" && modulus <= 8) return { mode: "class", min: 1, max: modulus, isDark: dark };
-  return { mode: metric === "count" ? "count" : "value", min: least, max: Math.max(most, least + 1), isDark: dark };
+  return { mode: metric === "count" ? "count" : "value", min, max: Math.max(max, min + 1), isDark: dark };
 }
 
 function leastBits(exact: readonly { bits: Uint16Array }[]): number {
-  return Math.min(...exact.map((each) => each.bits.reduce((least, bits) => Math.min(least, bits), 65_535)), 65_535);
+  return Math.min(...exact.map((each) => each.bits.reduce((min, bits) => Math.min(min, bits), 65_535)), 65_535);
 }
 
 /** Points have the color of a count of 1 on a scale that ends at this count. */
 const SINGLE_SCALE = 60;
 
 /** Build a scene of single points. */
-function createPointScene(wanted: SceneRequest, frame: Frame, exact: readonly ExactChunk[]): Scene {
-  const { view, metric, modulus, width } = wanted;
+function createPointScene(request: SceneRequest, frame: Frame, exact: readonly ExactChunk[]): Scene {
+  const { view, metric, modulus, width } = request;
   const step = width / view.span;
   const parts = exact.flatMap((each) => {
     const far = distance(view, each.start);
@@ -124,8 +124,8 @@ function createPointScene(wanted: SceneRequest, frame: Frame, exact: readonly Ex
     const values =
       metric === "peak"
         ? each.bits.subarray(from, to)
-        : Uint16Array.from({ length: to - from }, (_, place) =>
-            metric === "residue" ? ((first + place) % modulus) + 1 : 1,
+        : Uint16Array.from({ length: to - from }, (_, index) =>
+            metric === "residue" ? ((first + index) % modulus) + 1 : 1,
           );
     return [
       {
@@ -137,13 +137,13 @@ function createPointScene(wanted: SceneRequest, frame: Frame, exact: readonly Ex
       },
     ];
   });
-  const size = Math.max(3 * wanted.scale, Math.min(9 * wanted.scale, step * 0.7));
+  const size = Math.max(3 * request.scale, Math.min(9 * request.scale, step * 0.7));
   const points = parts.map(({ bits: _, ...each }) => ({ ...each, low: frame.low, high: frame.high, size }));
   const bits = parts.map((each) => ({ bits: each.bits }) as ExactChunk);
-  const most = Math.max(1, ...bits.map((each) => each.bits.reduce((high, value) => Math.max(high, value), 0)));
+  const max = Math.max(1, ...bits.map((each) => each.bits.reduce((high, value) => Math.max(high, value), 0)));
   const look = createColorScale(
-    wanted,
-    metric === "peak" ? most : SINGLE_SCALE,
+    request,
+    metric === "peak" ? max : SINGLE_SCALE,
     metric === "peak" ? leastBits(bits) : 0,
   );
   return {
@@ -169,23 +169,23 @@ export interface KnownData {
 }
 
 /** Build the picture of the visible numbers. Each number is drawn from the finest source that contains it. */
-export function createScene(wanted: SceneRequest, known: KnownData): Scene {
-  const { view, isLog: log, metric, width, height, scale } = wanted;
+export function createScene(request: SceneRequest, known: KnownData): Scene {
+  const { view, isLog: log, metric, width, height, scale } = request;
   const coarse = known.isComplete ? [] : known.densities;
   const samples = known.isComplete ? [] : known.samples;
   const [low, high] = delayBounds(view, known.exact, coarse, samples);
   const frame = { view, low, high, log };
-  const single = !log && known.isComplete && width / view.span >= POINT_PIXELS * wanted.scale;
-  if (single && view.span <= wanted.maxPoints) return createPointScene(wanted, frame, known.exact);
+  const single = !log && known.isComplete && width / view.span >= POINT_PIXELS * request.scale;
+  if (single && view.span <= request.maxPoints) return createPointScene(request, frame, known.exact);
   if (!known.exact.length && !coarse.length && !samples.length) {
-    return { frame, colorScale: createColorScale(wanted, 0, 0), numbers: 0, litPixels: 0, source: "none" };
+    return { frame, colorScale: createColorScale(request, 0, 0), numbers: 0, litPixels: 0, source: "none" };
   }
   const cells = createGrid(width, height);
-  const { numbers, source } = paintCells(cells, frame, wanted, { ...known, densities: coarse, samples });
-  const { count, min: least, max: greatest } = computeExtent(cells);
+  const { numbers, source } = paintCells(cells, frame, request, { ...known, densities: coarse, samples });
+  const { count, min, max: greatest } = computeExtent(cells);
   return {
     frame,
-    colorScale: createColorScale(wanted, greatest, scaleStart(metric, least, known)),
+    colorScale: createColorScale(request, greatest, scaleStart(metric, min, known)),
     grid: count < SPARSE * width * height ? enlargeMarks(cells, Math.round(1 + scale)) : cells,
     numbers,
     litPixels: count,
@@ -196,10 +196,10 @@ export function createScene(wanted: SceneRequest, known: KnownData): Scene {
 /**
  * Return the start of the color scale. Sampled numbers represent many, so their scale starts near the smallest cell.
  */
-function scaleStart(metric: Metric, least: number, { exact, isComplete: whole, samples }: KnownData): number {
+function scaleStart(metric: Metric, min: number, { exact, isComplete: whole, samples }: KnownData): number {
   if (metric === "peak") return Math.min(leastBits(exact), leastBits(samples));
   if (metric === "residue") return 0;
-  const fewest = whole ? 0 : least;
+  const fewest = whole ? 0 : min;
   return fewest > 4 ? fewest / 4 : 0;
 }
 
@@ -234,7 +234,7 @@ function paintCells(
 
 /** Return the width of the finest columns in numbers; Infinity for none. */
 export function finestColumn(densities: readonly Density[]): number {
-  return densities.reduce((least, each) => Math.min(least, coarseness(each)), Infinity);
+  return densities.reduce((min, each) => Math.min(min, coarseness(each)), Infinity);
 }
 
 /** Return a number's position in pixels from the left edge. */

@@ -88,12 +88,12 @@ export const requestedRange = computed<RequestedRange>(() => {
   const why: RequestedRange["errors"] = {};
   if (from.value === undefined) why.from = from.error;
   else if (from.value >= RANGE_LIMIT) why.from = "must be below 2^96: larger numbers have their trajectories below";
-  const most = first + MAX_RANGE_SIZE < RANGE_LIMIT ? first + MAX_RANGE_SIZE : RANGE_LIMIT;
-  if (isEndless(state.to.value)) return { range: { first, end: most }, isUnbounded: true, errors: why };
+  const max = first + MAX_RANGE_SIZE < RANGE_LIMIT ? first + MAX_RANGE_SIZE : RANGE_LIMIT;
+  if (isEndless(state.to.value)) return { range: { first, end: max }, isUnbounded: true, errors: why };
   const to = parsePositive(state.to.value);
   if (to.value === undefined) why.to = to.error;
   else if (to.value < first) why.to = "must not be below the first number";
-  else if (to.value >= most)
+  else if (to.value >= max)
     why.to = first + MAX_RANGE_SIZE < RANGE_LIMIT ? "at most 2^53 - 2^33 numbers at a time" : "must be below 2^96";
   const end =
     to.value !== undefined && !why.to
@@ -135,8 +135,10 @@ export function fitView(): void {
 export const selection = computed<Range | undefined>(() => {
   const [, first, last] = /^(\d{1,30})-(\d{1,30})$/.exec(state.sel.value) ?? [];
   if (!first || !last) return undefined;
-  const given = { first: BigInt(first), end: BigInt(last) + 1n };
-  return given.first >= 1n && given.first < given.end && given.end <= RANGE_LIMIT ? given : undefined;
+  const parsedRange = { first: BigInt(first), end: BigInt(last) + 1n };
+  return parsedRange.first >= 1n && parsedRange.first < parsedRange.end && parsedRange.end <= RANGE_LIMIT
+    ? parsedRange
+    : undefined;
 });
 
 /** Return the range to count: the selection, or else the view. */

@@ -90,7 +90,7 @@ export function nextValue(value: bigint): bigint {
 function applyBlock(trace: TrajectoryRecorder, value: bigint, logarithm: number): [bigint, number] {
   const began = trace.step;
   let rest = Number(value & 0xffffffffn);
-  let [log, most, odd] = [logarithm, logarithm, 0];
+  let [log, max, odd] = [logarithm, logarithm, 0];
   for (let taken = 0; taken < BLOCK; taken += 1) {
     const isOdd = rest % 2 === 1;
     trace.addLog(log);
@@ -99,14 +99,14 @@ function applyBlock(trace: TrajectoryRecorder, value: bigint, logarithm: number)
     if (isOdd) {
       log += LOG3;
       trace.addLog(log);
-      if (log > most) most = log;
+      if (log > max) max = log;
       trace.step += 1;
       odd += 1;
     }
     log -= 1;
     rest = (isOdd ? 3 * rest + 1 : rest) / 2;
   }
-  if (most > trace.peakLog - 1e-6) findPeak(trace, value, began, trace.step);
+  if (max > trace.peakLog - 1e-6) findPeak(trace, value, began, trace.step);
   const end = (value >> BigInt(BLOCK)) * (POWERS[odd] as bigint) + BigInt(rest);
   return [end, preciseLog(end, log)];
 }

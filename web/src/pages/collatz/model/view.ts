@@ -30,14 +30,14 @@ export function distance(view: View, n: bigint): number {
 }
 
 /** Return the number at a position in [0, 1] of the width. */
-export function numberAt(view: View, place: number): bigint {
-  return moveView(view, place * view.span).base;
+export function numberAt(view: View, position: number): bigint {
+  return moveView(view, position * view.span).base;
 }
 
 /** Limit a view's span and edges. */
 export function clampView(view: View, limits: Range): View {
-  const most = Number(limits.end - limits.first);
-  const span = Math.min(most, Math.max(Math.min(MIN_SPAN, most), view.span));
+  const max = Number(limits.end - limits.first);
+  const span = Math.min(max, Math.max(Math.min(MIN_SPAN, max), view.span));
   if (view.base < limits.first) return { base: limits.first, frac: 0, span };
   const over = distance({ ...view, span }, limits.end) - span;
   if (over >= 0) return { ...view, span };
@@ -47,10 +47,10 @@ export function clampView(view: View, limits: Range): View {
 }
 
 /** Zoom around `place`, which stays fixed; factor > 1 shows more numbers. */
-export function zoomView(view: View, factor: number, place: number, limits: Range): View {
-  const most = Number(limits.end - limits.first);
-  const span = Math.min(most, Math.max(Math.min(MIN_SPAN, most), view.span * factor));
-  return clampView({ ...moveView(view, (view.span - span) * place), span }, limits);
+export function zoomView(view: View, factor: number, position: number, limits: Range): View {
+  const max = Number(limits.end - limits.first);
+  const span = Math.min(max, Math.max(Math.min(MIN_SPAN, max), view.span * factor));
+  return clampView({ ...moveView(view, (view.span - span) * position), span }, limits);
 }
 
 export function panView(view: View, share: number, limits: Range): View {
@@ -90,13 +90,13 @@ export function overlappingChunks({ first, end }: Range): bigint[] {
  * Return the window of a job: columns of 2^k numbers that cover a range, with the smallest k that needs no more than
  * `most` columns.
  */
-export function alignRange({ first, end }: Range, most: number, limits: Range): Range & { k: number } {
+export function alignRange({ first, end }: Range, max: number, limits: Range): Range & { k: number } {
   let k = 0;
   for (;;) {
     const shift = BigInt(k);
     const low = (first >> shift) << shift;
     const high = -(-end >> shift) << shift;
-    if ((high - low) >> shift <= BigInt(most)) {
+    if ((high - low) >> shift <= BigInt(max)) {
       return { first: low > limits.first ? low : limits.first, end: high < limits.end ? high : limits.end, k };
     }
     k += 1;
@@ -113,10 +113,10 @@ export function roundTicks(view: View, about: number): bigint[] {
 }
 
 /** Return the smallest 1, 2 or 5 times a power of ten that is at least `least`. */
-export function roundStep(least: number): bigint {
-  if (least <= 1) return 1n;
-  const tens = Math.floor(Math.log10(least));
-  const rest = least / 10 ** tens;
+export function roundStep(min: number): bigint {
+  if (min <= 1) return 1n;
+  const tens = Math.floor(Math.log10(min));
+  const rest = min / 10 ** tens;
   const head = rest <= 1 ? 1n : rest <= 2 ? 2n : rest <= 5 ? 5n : 10n;
   return head * 10n ** BigInt(tens);
 }

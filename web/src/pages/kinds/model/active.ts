@@ -11,8 +11,8 @@ const ACTIVE_STATES = ["queued", "running", "finishing"] as const;
  */
 export function formatActive(type: string, known: readonly Pick<Job, "type" | "state">[], status?: Status): string {
   const active = known.filter((job) => ACTIVE_STATES.some((state) => state === job.state));
-  const mine = active.filter((job) => job.type === type).length;
+  const ofKind = active.filter((job) => job.type === type).length;
   const all = ACTIVE_STATES.reduce((sum, state) => sum + (status?.jobs[state] ?? 0), 0);
-  if (active.length >= all) return formatInteger(mine);
-  return mine ? `at least ${formatInteger(mine)}` : "not known";
+  if (active.length >= all) return formatInteger(ofKind);
+  return ofKind ? `at least ${formatInteger(ofKind)}` : "not known";
 }

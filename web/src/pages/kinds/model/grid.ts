@@ -44,16 +44,16 @@ export function layOutGrid(total: number, width: number): UnitGridLayout {
 /** Return the state code of each cell. */
 export function computeCellCodes(list: Uint8Array, { unitsPerCell: share, cells }: UnitGridLayout): Uint8Array {
   if (share === 1) return list;
-  const shown = new Uint8Array(cells);
+  const codes = new Uint8Array(cells);
   for (let cell = 0; cell < cells; cell += 1) {
     let first = list[cell * share] as number;
     for (let unit = cell * share + 1; unit < Math.min(list.length, (cell + 1) * share); unit += 1) {
       const code = list[unit] as number;
       if ((URGENCY_RANKS[code] as number) < (URGENCY_RANKS[first] as number)) first = code;
     }
-    shown[cell] = first;
+    codes[cell] = first;
   }
-  return shown;
+  return codes;
 }
 
 /** Return the cell at a point; undefined outside the grid. */
@@ -87,6 +87,6 @@ export function cellAfterKey(cell: number, key: string, { columns, cells }: Unit
 /** Return the next unit in a state, wrapping around; undefined if there is none. */
 export function findNextUnit(list: Uint8Array, code: number, after: number): number | undefined {
   const later = list.indexOf(code, after + 1);
-  const place = later < 0 ? list.indexOf(code) : later;
-  return place < 0 ? undefined : place;
+  const index = later < 0 ? list.indexOf(code) : later;
+  return index < 0 ? undefined : index;
 }

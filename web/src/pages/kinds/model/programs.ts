@@ -22,7 +22,7 @@ export interface ProgramUnits {
 }
 
 function areEqual(left: Uint8Array | undefined, right: Uint8Array): boolean {
-  return left !== undefined && left.length === right.length && left.every((code, place) => code === right[place]);
+  return left !== undefined && left.length === right.length && left.every((code, index) => code === right[index]);
 }
 
 export function followUnits(first: Job): ProgramUnits {
@@ -31,7 +31,7 @@ export function followUnits(first: Job): ProgramUnits {
   const problem = signal<Problem | undefined>(undefined);
   const changes = signal(0);
   const rows = signal<ReadonlyMap<number, Unit>>(new Map());
-  const asked = new Set<number>();
+  const requestedUnits = new Set<number>();
   const control = new AbortController();
 
   const ask = async (stop: AbortSignal) => {
@@ -41,7 +41,7 @@ export function followUnits(first: Job): ProgramUnits {
       if (areEqual(states.peek(), list)) return;
       states.value = list;
       changes.value += 1;
-      asked.clear();
+      requestedUnits.clear();
     } catch (error) {
       if (!stop.aborted) problem.value = asProblem(error);
       throw error;
@@ -51,11 +51,11 @@ export function followUnits(first: Job): ProgramUnits {
 
   const askRows = (unit: number) => {
     const from = blockStart(unit);
-    if (asked.has(from)) return;
-    asked.add(from);
+    if (requestedUnits.has(from)) return;
+    requestedUnits.add(from);
     loadBlock(job.job_id, unit, control.signal).then(
       (list) => (rows.value = new Map([...rows.peek(), ...list.map((each) => [each.unit, each] as const)])),
-      () => asked.delete(from),
+      () => requestedUnits.delete(from),
     );
   };
   return {

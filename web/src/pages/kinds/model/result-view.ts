@@ -144,10 +144,10 @@ function convertObjects(items: readonly unknown[], path: readonly string[], into
       rows: rows.map((row) => columns.map((name) => row[name] ?? null)),
     });
   if (items.length > MAX_PARTS) return;
-  for (const [place, item] of items.entries()) {
+  for (const [index, item] of items.entries()) {
     if (!isObject(item)) continue;
     for (const [name, inner] of Object.entries(item))
-      if (!isFlat(inner)) convertValue(inner, [...path, String(place + 1), name], into);
+      if (!isFlat(inner)) convertValue(inner, [...path, String(index + 1), name], into);
   }
 }
 
@@ -197,7 +197,7 @@ function convertObject(fields: Fields, path: readonly string[], into: Conversion
   const length = lists ? (values[0] as Cell[]).length : 0;
   if (lists && length > 1 && values.every((each) => (each as Cell[]).length === length)) {
     const columns = Object.keys(fields);
-    const rows = Array.from({ length }, (_, place) => columns.map((name) => (fields[name] as Cell[])[place] as Cell));
+    const rows = Array.from({ length }, (_, index) => columns.map((name) => (fields[name] as Cell[])[index] as Cell));
     into.tables.push({
       title: formatTitle(path, into.schema),
       columns: columns.map((name) => formatTitle([name], schemaAt(into.schema, path))),
@@ -247,10 +247,10 @@ function parseHistogram(value: unknown, format?: string): Bin[] | undefined {
   const counts = value.counts.map(Number);
   const { edges, start, step } = value;
   if (Array.isArray(edges) && edges.every(isNumber) && edges.length === counts.length + 1)
-    return counts.map((count, place) => ({ from: Number(edges[place]), to: Number(edges[place + 1]), count }));
+    return counts.map((count, index) => ({ from: Number(edges[index]), to: Number(edges[index + 1]), count }));
   if (!isNumber(start) || !isNumber(step) || !(Number(step) > 0)) return undefined;
-  const edge = (place: number) => Number(start) + place * Number(step);
-  return counts.map((count, place) => ({ from: edge(place), to: edge(place + 1), count }));
+  const edge = (index: number) => Number(start) + index * Number(step);
+  return counts.map((count, index) => ({ from: edge(index), to: edge(index + 1), count }));
 }
 
 /** Return bars of equal width for integers and their counts. */

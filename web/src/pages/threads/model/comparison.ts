@@ -19,9 +19,9 @@ function schedulerName({ scheduler }: Cell): string {
 
 /** Format both means with three digits in the unit of the larger one. */
 function formatTimes(first: number, second: number): string {
-  const most = Math.max(first, second);
-  const [size, unit] = most >= 1e6 ? [1e6, "s"] : most >= 1000 ? [1000, "ms"] : [1, "µs"];
-  const digits = Math.max(0, 2 - Math.floor(Math.log10(most / size)));
+  const max = Math.max(first, second);
+  const [size, unit] = max >= 1e6 ? [1e6, "s"] : max >= 1000 ? [1000, "ms"] : [1, "µs"];
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(max / size)));
   return `${(first / size).toFixed(digits)} against ${(second / size).toFixed(digits)}\u202f${unit}`;
 }
 

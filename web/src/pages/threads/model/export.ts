@@ -58,7 +58,7 @@ function sliceFields(trace: Trace, core: number, slice: number): Record<string, 
   const path = threadPath(trace.threads, thread);
   if (kind === BLOCKED) return { ...base, name: `${path} waits`, cat: "blocked", args: { path } };
   if (kind === JOIN) return { ...base, name: `${path} joins`, cat: "join", args: { path } };
-  const { parent, depth, work, requestedChildren: wanted } = trace.threads;
+  const { parent, depth, work, requestedChildren: requested } = trace.threads;
   const above = parent[thread] as number;
   return {
     ...base,
@@ -70,7 +70,7 @@ function sliceFields(trace: Trace, core: number, slice: number): Record<string, 
       depth: depth[thread],
       work_us: round(work[thread] as number),
       wait_us: round(trace.wait[slice] as number),
-      children: wanted[thread],
+      children: requested[thread],
     },
   };
 }

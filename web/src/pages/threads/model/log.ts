@@ -55,8 +55,8 @@ export const FILTER_HELP = "core:3, depth:2, T3.0 (it and its descendants), star
 export function threadAt(trace: Trace, tree: SpawnTree, path: string): number {
   const numbers = /^(?:T|Thread-)?(\d+(?:\.\d+)*)\**$/i.exec(path.trim())?.[1]?.split(".").map(Number);
   let at = NONE;
-  for (const wanted of numbers ?? []) {
-    const next = childrenOf(tree, at).find((child) => trace.threads.number[child] === wanted);
+  for (const childNumber of numbers ?? []) {
+    const next = childrenOf(tree, at).find((child) => trace.threads.number[child] === childNumber);
     if (next === undefined) return NONE;
     at = next;
   }
@@ -101,14 +101,14 @@ export function findLines(
   t0: number,
   t1: number,
   tests: readonly SliceTest[],
-  most = MAX_LINES,
+  max = MAX_LINES,
 ): { slices: number[]; more: boolean } {
   const slices: number[] = [];
-  for (let place = countStarted(trace, order, t1) - 1; place >= 0; place -= 1) {
-    const slice = order[place] as number;
+  for (let position = countStarted(trace, order, t1) - 1; position >= 0; position -= 1) {
+    const slice = order[position] as number;
     if ((trace.start[slice] as number) < t0) break;
     if (!tests.every((test) => test(slice))) continue;
-    if (slices.length === most) return { slices: slices.reverse(), more: true };
+    if (slices.length === max) return { slices: slices.reverse(), more: true };
     slices.push(slice);
   }
   return { slices: slices.reverse(), more: false };
@@ -154,13 +154,13 @@ export function createLine(trace: Trace, slice: number): Line {
   if (kind === JOIN) return { ...base, text: `continues after its children on core ${core} for ${lasts}` };
   const flags = trace.flags[slice] as number;
   const waited = trace.wait[slice] as number;
-  const wanted = trace.threads.requestedChildren[thread] as number;
+  const requested = trace.threads.requestedChildren[thread] as number;
   const what = flags & FIRST ? "starts" : "goes on";
   const parts = [
     `${what} on core ${core} for ${lasts}`,
     flags & STOLEN ? "stolen" : "",
     waited ? `waited ${formatMicroseconds(waited)}` : "",
-    flags & FIRST && wanted ? `spawns ${wanted}` : "",
+    flags & FIRST && requested ? `spawns ${requested}` : "",
   ];
   return { ...base, text: parts.filter(Boolean).join(", ") };
 }

@@ -122,7 +122,7 @@ function meanChildren(spawn: Record<string, unknown>, depth: number, deepest: nu
     poisson: () => number("mean"),
     pmf: () =>
       Array.isArray(spawn.probabilities)
-        ? spawn.probabilities.reduce((sum: number, each, place) => sum + place * Number(each), 0)
+        ? spawn.probabilities.reduce((sum: number, each, position) => sum + position * Number(each), 0)
         : Number.NaN,
   };
   const plain = laws[String(spawn.distribution)]?.();
@@ -146,7 +146,7 @@ export function expectedThreads(parameters: Record<string, unknown>): number | u
 }
 
 /** Conditions under which a parameter applies; the API otherwise rejects or ignores it. */
-const PARAMETER_CONDITIONS: Record<string, (given: Record<string, unknown>) => boolean> = {
+const PARAMETER_CONDITIONS: Record<string, (parameters: Record<string, unknown>) => boolean> = {
   quantum_us: ({ scheduler }) => [scheduler].flat().includes("round_robin"),
   steal_cost_us: ({ scheduler }) => [scheduler].flat().includes("work_stealing"),
   join_cost_us: ({ join }) => join !== "none",
@@ -157,10 +157,10 @@ const PARAMETER_CONDITIONS: Record<string, (given: Record<string, unknown>) => b
 export function applicableSchema<S extends { properties?: Record<string, unknown> }>(
   schema: S,
   parameters: Record<string, unknown>,
-  given: Record<string, unknown> = {},
+  entered: Record<string, unknown> = {},
 ): S {
   const kept = Object.entries(schema.properties ?? {}).filter(
-    ([name]) => name in given || (PARAMETER_CONDITIONS[name]?.(parameters) ?? true),
+    ([name]) => name in entered || (PARAMETER_CONDITIONS[name]?.(parameters) ?? true),
   );
   return { ...schema, properties: Object.fromEntries(kept) };
 }

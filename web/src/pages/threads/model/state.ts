@@ -443,25 +443,25 @@ export function showCell(next: number): void {
 }
 
 export function showReplica(next: number): void {
-  const most = cell.peek()?.replicas ?? 1;
+  const max = cell.peek()?.replicas ?? 1;
   resetView();
-  state.replica.value = Math.max(0, Math.min(most - 1, next));
+  state.replica.value = Math.max(0, Math.min(max - 1, next));
   state.commit();
 }
 
 /** Compare the program under another policy: another cell of this job, or else a new job. */
 export async function comparePolicy(scheduler: string): Promise<void> {
-  const [mine, outcome] = [cell.peek(), run.result.peek()];
-  if (!mine || !outcome) return;
+  const [currentCell, outcome] = [cell.peek(), run.result.peek()];
+  if (!currentCell || !outcome) return;
   if (!scheduler) return void batch(() => ([state.vs.value, state.job2.value] = ["", ""]));
-  if (outcome.cells.some((each) => each.scheduler === scheduler && each.cores === mine.cores)) {
+  if (outcome.cells.some((each) => each.scheduler === scheduler && each.cores === currentCell.cores)) {
     batch(() => ([state.vs.value, state.job2.value] = [scheduler, ""]));
     return state.commit();
   }
   const { quantum_us: quantum, ...rest } = outcome.parameters;
   const job = await submitJob("thread", {
     ...rest,
-    cores: mine.cores,
+    cores: currentCell.cores,
     scheduler,
     ...(scheduler === "round_robin" && quantum ? { quantum_us: quantum } : {}),
   });
@@ -476,19 +476,24 @@ let searchNumber = 0;
 
 /** Load the first replica whose makespan is in a range of bins. */
 export async function showReplicaWithin(low: number, high: number): Promise<void> {
-  const [mine, outcome] = [cell.peek(), run.result.peek()];
-  if (!mine || !outcome) return;
-  const known = listedReplica(mine, low, high);
+  const [currentCell, outcome] = [cell.peek(), run.result.peek()];
+  if (!currentCell || !outcome) return;
+  const known = listedReplica(currentCell, low, high);
   searchNumber += 1;
   const number = searchNumber;
   if (known !== undefined) return showReplica(known);
   const probe = async (count: number) => {
-    if (count === mine.replicas) return mine.histograms.makespan_ns?.bins ?? [];
-    searchText.value = `looking at the first ${count} of ${mine.replicas} replicas`;
-    return loadHistogram({ ...outcome.parameters, cores: mine.cores, scheduler: mine.scheduler, replicas: count });
+    if (count === currentCell.replicas) return currentCell.histograms.makespan_ns?.bins ?? [];
+    searchText.value = `looking at the first ${count} of ${currentCell.replicas} replicas`;
+    return loadHistogram({
+      ...outcome.parameters,
+      cores: currentCell.cores,
+      scheduler: currentCell.scheduler,
+      replicas: count,
+    });
   };
   try {
-    const first = await findFirstReplica(low, high, mine.replicas, probe);
+    const first = await findFirstReplica(low, high, currentCell.replicas, probe);
     if (number === searchNumber && first !== undefined) showReplica(first);
   } finally {
     if (number === searchNumber) searchText.value = "";
@@ -497,8 +502,8 @@ export async function showReplicaWithin(low: number, high: number): Promise<void
 
 async function loadHistogram(parameters: Record<string, unknown>): Promise<[number, number][]> {
   const { quantum_us: quantum, ...rest } = parameters;
-  const given = parameters.scheduler === "round_robin" && quantum ? { ...rest, quantum_us: quantum } : rest;
-  const job = await submitJob("thread", given, { priority: "high" });
+  const jobParameters = parameters.scheduler === "round_robin" && quantum ? { ...rest, quantum_us: quantum } : rest;
+  const job = await submitJob("thread", jobParameters, { priority: "high" });
   const watched = watchJob(job);
   await new Promise<void>((done, refused) => {
     const leave = effect(() => {
@@ -521,7 +526,7 @@ async function loadHistogram(parameters: Record<string, unknown>): Promise<[numb
 }
 
 export function showQuantile(share: number): Promise<void> {
-  const mine = cell.peek();
-  const bin = mine && quantileBin(mine, share);
+  const currentCell = cell.peek();
+  const bin = currentCell && quantileBin(currentCell, share);
   return bin === undefined ? Promise.resolve() : showReplicaWithin(bin, bin);
 }

@@ -123,15 +123,15 @@ export class WaitHistogram {
     this.sum += us;
     if (us > 0) this.waited += 1;
     if (us > this.max) this.max = us;
-    const place = waitBin(us * 1000);
-    this.bins[place] = (this.bins[place] as number) + 1;
+    const bin = waitBin(us * 1000);
+    this.bins[bin] = (this.bins[bin] as number) + 1;
   }
 
   private quantile(share: number): number {
     let left = share * this.count;
-    for (const [place, count] of this.bins.entries()) {
+    for (const [position, count] of this.bins.entries()) {
       left -= count;
-      if (left <= 0 && count) return Math.min(this.max, binCenter(place) / 1000);
+      if (left <= 0 && count) return Math.min(this.max, binCenter(position) / 1000);
     }
     return this.max;
   }

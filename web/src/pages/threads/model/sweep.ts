@@ -79,15 +79,15 @@ export function nearestCell(
 export function spreadLabels(desired: readonly number[], gap: number, bottom: number): number[] {
   const order = [...desired.keys()].sort((one, other) => (desired[one] as number) - (desired[other] as number));
   const places = [...desired];
-  let least = Number.NEGATIVE_INFINITY;
+  let min = Number.NEGATIVE_INFINITY;
   for (const each of order) {
-    places[each] = Math.max(desired[each] as number, least);
-    least = (places[each] as number) + gap;
+    places[each] = Math.max(desired[each] as number, min);
+    min = (places[each] as number) + gap;
   }
-  let most = bottom;
+  let max = bottom;
   for (const each of order.toReversed()) {
-    places[each] = Math.min(places[each] as number, most);
-    most = (places[each] as number) - gap;
+    places[each] = Math.min(places[each] as number, max);
+    max = (places[each] as number) - gap;
   }
   return places;
 }
@@ -95,7 +95,7 @@ export function spreadLabels(desired: readonly number[], gap: number, bottom: nu
 /** Describe the highest speedup, and the schedulers with overlapping intervals on as many cores. */
 export function describeBest(lines: readonly Line[]): string {
   const all = lines.flatMap(({ scheduler, points }) => points.map((point) => ({ scheduler, ...point })));
-  const best = all.reduce((most, each) => (each.mean > most.mean ? each : most));
+  const best = all.reduce((max, each) => (each.mean > max.mean ? each : max));
   const alike = all.filter((each) => each !== best && each.cores === best.cores && each.high >= best.low);
   const name = (scheduler: string) => scheduler.replaceAll("_", " ");
   const others = alike.length ? ` (${alike.map((each) => name(each.scheduler)).join(", ")} within the interval)` : "";
