@@ -49,7 +49,7 @@ export function cssColor([red, green, blue]: readonly [number, number, number]):
 }
 
 export interface ColorScale {
-  /** count: logarithm of the count, from `least` to `most`; value: linear between them; class: residues. */
+  /** count: logarithm of the count, from `min` to `max`; value: linear between them; class: residues. */
   mode: "count" | "value" | "class";
   min: number;
   max: number;

@@ -42,7 +42,7 @@ export function viewAround(t0: number, t1: number, until: number): View {
   return clampView({ t0: t0 - margin, t1: t1 + margin }, until);
 }
 
-/** Return up to `most` round times in a view, and their interval. */
+/** Return up to `max` round times in a view, and their interval. */
 export function viewTicks({ t0, t1 }: View, max: number): { step: number; at: number[] } {
   const rough = (t1 - t0) / Math.max(1, max);
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -178,7 +178,7 @@ function logRecord(kind: "delay" | "path", { n, value }: FoundRecord): void {
 
 // -- following one job ----------------------------------------------------------------------------------------------
 
-/** Wait until the job changes or `most` ms have passed. */
+/** Wait until the job changes or `timeoutMs` have passed. */
 function waitForChange(view: ReadonlySignal<Job | undefined>, timeoutMs: number): Promise<void> {
   return new Promise((done) => {
     const previous = view.peek();

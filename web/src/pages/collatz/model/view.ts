@@ -46,7 +46,7 @@ export function clampView(view: View, limits: Range): View {
   return result.base < limits.first ? { base: limits.first, frac: 0, span } : result;
 }
 
-/** Zoom around `place`, which stays fixed; factor > 1 shows more numbers. */
+/** Zoom around `position`, which stays fixed; factor > 1 shows more numbers. */
 export function zoomView(view: View, factor: number, position: number, limits: Range): View {
   const max = Number(limits.end - limits.first);
   const span = Math.min(max, Math.max(Math.min(MIN_SPAN, max), view.span * factor));
@@ -88,7 +88,7 @@ export function overlappingChunks({ first, end }: Range): bigint[] {
 
 /**
  * Return the window of a job: columns of 2^k numbers that cover a range, with the smallest k that needs no more than
- * `most` columns.
+ * `max` columns.
  */
 export function alignRange({ first, end }: Range, max: number, limits: Range): Range & { k: number } {
   let k = 0;
@@ -112,7 +112,7 @@ export function roundTicks(view: View, about: number): bigint[] {
   return places;
 }
 
-/** Return the smallest 1, 2 or 5 times a power of ten that is at least `least`. */
+/** Return the smallest 1, 2 or 5 times a power of ten that is at least `min`. */
 export function roundStep(min: number): bigint {
   if (min <= 1) return 1n;
   const tens = Math.floor(Math.log10(min));
