@@ -92,14 +92,16 @@ _COMMANDS = (
 _WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
 #: Permissions of coordinators, which can load functions and rewrite the append-only file.
 _COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof +function|load +function|list +function|delete"
-#: Commands that a replica sends to its master, and commands that a Sentinel sends during a failover.
+#: Commands that a replica sends to its master.
 _REPLICA = "+psync +replconf +ping"
+#: Commands that a Sentinel sends to Redis during a failover.
 _SENTINEL = (
     "+multi +exec +slaveof +ping +subscribe +publish +info +role +config|rewrite +client|setname +client|kill"
     " +script|kill"
 )
-#: Commands that clients send to a Sentinel, and commands that other Sentinels send to it.
+#: Commands that clients send to a Sentinel.
 _ASKS_SENTINELS = "+ping +sentinel|masters +client|setname"
+#: Commands that Sentinels send to other Sentinels.
 _OTHER_SENTINELS = "+ping +publish +sentinel|is-master-down-by-addr +client|setname"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 

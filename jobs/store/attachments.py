@@ -15,7 +15,7 @@ from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 
-#: Maximum number of attachments per unit, per tenant and in the cluster.
+#: Maximum number of attachments: per unit, per tenant and in the cluster.
 OF_A_UNIT, OF_A_TENANT, OF_ALL = 2, 16, 128
 #: Seconds after which an attachment ends if its user sends no request.
 SILENT_SECONDS = 30
@@ -66,9 +66,10 @@ class Attachments(Part):
     """Stores attachments in Redis. Users access attachments with their tokens, and runners with their leases."""
 
     def ask(self, attachment: str, *, tenant: str, job: str, unit: int, owner: str, about: Mapping[str, Any]) -> str:
-        """Request an attachment. Return ok, other, or the name of the reached limit: unit, tenant or all.
+        """Request an attachment. Return `ok`, or the reason why the request is rejected.
 
-        The result is also ok if the attachment exists. The result other means that the ID belongs to another user.
+        The result is also `ok` if the attachment exists. The reasons are `unit`, `tenant` and `all` for a reached
+        limit, and `other` if the ID belongs to another user.
         """
         text = json.dumps(about, separators=(",", ":"))
         bounds = (OF_A_UNIT, OF_A_TENANT, OF_ALL)

@@ -49,10 +49,10 @@ class Fleet(Part):
     def heartbeat(
         self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
     ) -> str:
-        """Record a worker's heartbeat. Return ok, drain or taken.
+        """Record a worker's heartbeat. Return `ok`, or the reason why the worker must stop taking work.
 
-        drain: finish the current work and take no new work. taken: a later process uses this worker name. `born` is the
-        ID that `birth` returned when the process started.
+        The reason is `drain` if a user drains the worker, or `taken` if a later process uses its name. `born` is the ID
+        that `birth` returned when the process started.
         """
         flat = [item for pair in facts.items() for item in pair]
         reply: bytes = self._functions.run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)

@@ -28,15 +28,16 @@ RECHECK = f"{PREFIX}recheck"
 DEADLINES = f"{PREFIX}deadlines"
 #: Sorted set of jobs that the leader deletes, scored by the time of deletion.
 EXPIRY = f"{PREFIX}expiry"
-#: Set of queue:kind|version. Jobs of a kind version in this set wait until a worker supports it.
+#: Set of kind versions whose jobs wait for a worker that supports them, as queue:kind|version.
 UNSUPPORTED = f"{PREFIX}unsupported"
 #: Hash with the time of the last cleanup, and the time before which no program's lease is reclaimed.
 GRACE = f"{PREFIX}grace"
-#: Set like UNSUPPORTED, but for runner queues. Members end with |requirements if the jobs have requirements.
+#: Set of kind versions whose programs wait for a suitable runner, as queue:kind|version.
+#: If the programs have requirements, `|` and the requirements follow.
 UNSUPPORTED_PROGRAMS = f"{PREFIX}unsupported_programs"
 #: Set of jobs that are service replicas and wait for a runner.
 WAITING_REPLICAS = f"{PREFIX}waiting_replicas"
-#: Sorted set of programs without a suitable runner, scored by the start of this situation.
+#: Sorted set of programs without a suitable runner, scored by the time since which no runner has been suitable.
 UNSCHEDULABLE = f"{PREFIX}unschedulable"
 #: Hash with the runner that is reserved for each job: job -> runner|until|leases|all|looked.
 RESERVED = f"{PREFIX}reserved"
@@ -54,11 +55,12 @@ TENANTS = f"{PREFIX}tenants"
 GENERATIONS = f"{PREFIX}generations"
 #: Hash of tenants: tenant -> weight|max_lanes|max_jobs, and tenant|caps -> other limits.
 SHARES = f"{PREFIX}shares"
-#: Set of tenant:kind. Jobs of a tenant and a kind in this set wait until the next day.
+#: Set of tenant:kind whose jobs wait until the next day because of a daily limit.
 DEFERRED = f"{PREFIX}deferred"
 #: Hash with the number of stored bytes of each tenant that has a limit on them.
 STORED = f"{PREFIX}stored"
-#: Set of tenants that use all of their lanes. gpu:tenant means that today's GPU seconds are used up.
+#: Set of tenants that use all of their lanes.
+#: A member gpu:tenant means that the tenant has used up today's GPU seconds.
 CAPPED = f"{PREFIX}capped"
 #: Hash of queues whose first job has waited for too long: queue -> start of the wait.
 AGED = f"{PREFIX}aged"
@@ -84,7 +86,7 @@ LEADER = f"{PREFIX}leader"
 USAGES = f"{PREFIX}usages"
 #: Stream of the audit log. Entry N has the stream ID N-0 and contains its hash and its text.
 AUDIT_LOG = f"{PREFIX}auditlog"
-#: Hash with number and hash of the last audit log entry, the last dropped entry, and the last entry in AUDIT_FILE.
+#: Hash with number and hash of three audit log entries: the last one, the last dropped one, and the last exported one.
 AUDIT_HEAD = f"{PREFIX}audithead"
 #: Hash with the queued and running work of each queue, in milliseconds of a single lane.
 LOAD = f"{PREFIX}load"
@@ -112,7 +114,7 @@ HISTORY = f"{PREFIX}history"
 HISTORY_NOW = f"{PREFIX}history:now"
 #: Hash of alerts as JSON, keyed by alert ID.
 ALERTS = f"{PREFIX}alerts"
-#: Text with the desired number of workers per device, and the time since which fewer workers would suffice.
+#: State of autoscaling as JSON, including the desired number of workers for each type of device.
 DESIRED = f"{PREFIX}desired"
 #: Hash with the number and total size of files, keyed by tenant|stored or loose|files or bytes.
 FILE_SUMS = f"{PREFIX}filesums"
@@ -259,13 +261,13 @@ blocked = Family(f"{PREFIX}blocked:%s")
 deferred = Family(f"{PREFIX}deferred:%s:%s")
 #: Hash with the number of stored bytes of each job, for a tenant with a limit on them.
 stored = Family(f"{PREFIX}stored:%s")
-#: Field of SHARES with a tenant's optional limits.
+#: Field of the hash SHARES that contains a tenant's optional limits.
 caps = Family("%s|caps")
 #: Sorted set of the lease tokens of a tenant's jobs, scored by the expiry of the lease.
 lanes = Family(f"{PREFIX}lanes:%s")
 #: Sorted set of jobs that wait for a worker with their kind's version, scored by queue position.
 unsupported = Family(f"{PREFIX}unsupported:%s:%s|%s")
-#: Sorted set of the jobs that belong to one member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
+#: Sorted set of the jobs that wait for a worker that supports one kind version, scored by queue position.
 unsupported_member = Family(f"{UNSUPPORTED}:%s")
 #: Sorted set of the jobs in a state, scored by submission number.
 in_state = Family(f"{PREFIX}in:%s")
@@ -279,9 +281,11 @@ stops = Family(f"{PREFIX}stops:%s")
 gpu = Family(f"{PREFIX}gpu:%s")
 #: Set of GPUs that a runner has claimed.
 claimed = Family(f"{PREFIX}claimed:%s")
-#: Sorted set of the priorities of work that waits for a GPU, scored by expiry. `wanted` is for programs.
+#: Sorted set of the priorities of work that waits for a GPU, scored by expiry.
+#: The key gpu:UUID:wanted is for programs that wait for the GPU.
 gpu_wish = Family(f"{PREFIX}gpu:%s:%s")
-#: Hash with a tenant's usage, keyed by day|name. The day is a number since 1970, or `before`.
+#: Hash with a tenant's usage, keyed by day|name. Days are counted from 1970.
+#: The day `before` contains the usage of all earlier days.
 usage = Family(f"{PREFIX}usage:%s")
 #: ID of the job that was submitted with an idempotency key, and the digest of the request (job|digest).
 idempotency = Family(f"{PREFIX}idem:%s:%s")

@@ -25,15 +25,17 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
 #: Maximum and default number of samples per second.
 MAX_HZ, DEFAULT_HZ = 100, 10
 MAX_SECONDS, DEFAULT_SECONDS = 86_400, 3600
-#: Maximum number of active profiles in the cluster and per tenant, and of all profiles per tenant.
+#: Maximum number of active profiles in the cluster and per tenant.
+#: `MAX_PROFILES` is the maximum number of all profiles of a tenant.
 MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES = 4, 2, 1000
-#: Maximum number of active profiles that allows collecting late recordings of a finished profile.
+#: Maximum number of active profiles with which late recordings of a finished profile are collected.
 MAX_COLLECTED = 16
 #: Maximum number of hosts, and of recordings, in one profile.
 MAX_HOSTS, MAX_RECORDINGS = 256, 4096
 #: Maximum size in bytes of one recording.
 MAX_BYTES = 2 << 30
-#: Size in bytes of a recording's parts, and maximum number of parts in Redis per profile and in total.
+#: Size in bytes of the parts of a recording.
+#: Redis stores at most `PARTS_AT_ONCE` parts per profile and `PARTS_OF_ALL` parts in total.
 PART_BYTES, PARTS_AT_ONCE, PARTS_OF_ALL = 8 << 20, 2, 16
 #: Milliseconds for which a worker's claim to record a device is valid.
 CLAIM_MS = 5000
@@ -102,7 +104,7 @@ class Reported:
     now: int
     #: Devices that the worker must sample.
     devices: tuple[str, ...]
-    #: Response for each recording: the number of the part to send, or wait, kept, lost, other or full.
+    #: Response for each recording: the number of the part to send, or a state such as `wait` or `kept`.
     wanted: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -241,7 +243,7 @@ class Profiles(Part):
         )
 
     def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
-        """Store a part of a recording. Return stored, wait, gone or size.
+        """Store a part of a recording. Return `stored`, or the reason why the part was not stored.
 
         wait: too many parts are stored. gone: the part is not needed. size: the part has the wrong length.
         """
@@ -267,9 +269,9 @@ class Profiles(Part):
         self._functions.run("keep_profile_part", profile_id, recording, number, sha)
 
     def settle(self, profile_id: str, recording: str, how: str, sha: str) -> str:
-        """Record that a recording is stored, or that it must be sent again. Return kept, again or lost.
+        """Record that a recording is stored, or that it must be sent again.
 
-        The result is lost after MOST_TRIES attempts.
+        Return `kept`, `again`, or `lost` after MOST_TRIES attempts.
         """
         reply: bytes = self._functions.run("settle_recording", profile_id, recording, how, sha, MOST_TRIES)
         return reply.decode()

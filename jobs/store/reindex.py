@@ -17,7 +17,7 @@ def main() -> int:
     except redis_address.UnusableAddress as error:
         return _fail(str(error))
     except connection.Denied as error:
-        return _fail(f"redis does not permit this to the user in REDIS_URL: {error}. Use the user coordinator.")
+        return _fail(f"the user in REDIS_URL cannot rebuild the indexes: {error}. Use the user coordinator.")
     except connection.Unreachable as error:
         return _fail(f"{connection.reason(error)}. Set REDIS_URL to the Redis server of the cluster.")
     print(f"Rebuilt the indexes of {count} jobs. Redis accepts jobs again.")

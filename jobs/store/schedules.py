@@ -104,7 +104,7 @@ class Schedules(Part):
         return bool(self._functions.run_acknowledged("advance_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
-        """Return the current Redis time in seconds, and up to `most` due schedules after the first `without` ones."""
+        """Return the Redis time in seconds, and up to `most` due schedules. Skip the first `without` schedules."""
         now, *found = self._functions.run("due_schedules", most, without)
         return int(now), [_schedule(words[0].decode(), texts(words[1:])) for words in found]
 
@@ -144,7 +144,7 @@ class Schedules(Part):
         self._functions.run("note_run", schedule_id, firing, outcome, job, said)
 
     def claim_by_hand(self, schedule_id: str, run: str, lease_ms: int) -> str:
-        """Claim a run that a user started by hand. Return ok, same or busy.
+        """Claim a run that a user started by hand. Return `ok`, or the reason why the claim failed.
 
         same: the run was already submitted. busy: another run is being submitted.
         """

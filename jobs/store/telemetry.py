@@ -21,7 +21,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSpans:
-    """Spans, which are the times of work on leases, as of `now` (milliseconds of Redis time).
+    """Stored spans at the time `now` (milliseconds of Redis time). A span is the time of work on one lease.
 
     `oldest` is the end of the oldest stored span. `full` is True if older spans were dropped.
     """

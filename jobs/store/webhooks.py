@@ -106,8 +106,9 @@ class Webhooks(Part):
         return reply.decode()
 
     def retry(self, tenant: str, delivery_id: str, actor: Actor = ANONYMOUS) -> str:
-        """Make a delivery due immediately. Return ok, missing, or full if too many of the tenant's deliveries are
-        pending.
+        """Make a delivery due immediately. Return `ok`, or the reason why this is not possible.
+
+        The reasons are `missing`, and `full` if too many of the tenant's deliveries are pending.
         """
         reply: bytes = self._functions.run_acknowledged("retry_delivery", delivery_id, tenant, *actor)
         return reply.decode()

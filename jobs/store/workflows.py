@@ -15,7 +15,8 @@ from jobs.store.server.functions import Part
 from jobs.store.server.records import record
 from jobs.store.work.jobs import CapReached, parse_cap_reached
 
-#: Maximum number of unfinished workflows per tenant, and maximum total size of their compressed documents in bytes.
+#: Maximum number of unfinished workflows per tenant.
+#: `MAX_STORED` is the maximum total size in bytes of a tenant's compressed workflow documents.
 MAX_LIVE, MAX_STORED = 100, 64 << 20
 #: Number of jobs whose fields are read in one round trip to Redis.
 _AT_ONCE = 1000

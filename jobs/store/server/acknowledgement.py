@@ -31,7 +31,7 @@ class Acknowledgement:
         return self.disk or self.replicas > 0
 
     def ask(self, pipe: Any) -> None:
-        """Add the commands that wait to a pipeline. Pass the reply of the last command to `check`."""
+        """Add a WAIT or WAITAOF command to a pipeline. Pass the reply of this command to `check`."""
         if self.repeatable:  # A full Redis rejects this additional write
             pipe.set(keys.DURABLE, 1)
         if self.disk:

@@ -33,7 +33,7 @@ class Aof(Part):
     """Reads the state of the append-only file, and requests rewrites of the file."""
 
     def cause(self) -> str:
-        """Return a text that changes whenever Redis restarts or rejects writes because of its disk.
+        """Return a text that identifies the current run of Redis and the number of rejected writes.
 
         The text is empty if Redis reports neither.
         """

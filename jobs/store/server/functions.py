@@ -30,17 +30,17 @@ LEASE_TTL_MS = 3000
 #: Duration of program leases in milliseconds. A disconnected runner can reconnect within this time.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
-#: Duration of GPU claims in milliseconds, for GPU workers and for runners.
-#:
-#: Disconnected runners can suspend programs for ten minutes.
+#: Duration in milliseconds of a GPU worker's claim to a GPU.
 GPU_TTL_MS = 5000
+#: Duration in milliseconds of a runner's claim to a GPU.
+#: The claim is long, because a disconnected runner can suspend programs for ten minutes.
 PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000
 #: Maximum number of stored spans. Up to this number, spans are dropped only by age.
 SPANS_KEPT = 20_000
 
 
-#: Functions that Redis rejects if it is full, and alternatives that add no data.
+#: Functions that a full Redis rejects, mapped to alternatives that add no data.
 WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 
@@ -158,7 +158,7 @@ class Functions:
 
     def _send(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
         function = self.function(name)
-        if len(calls) == 1 and not asked:  # A pipeline would need twice the CPU time
+        if len(calls) == 1 and not asked:  # For one call, a pipeline needs twice the CPU time.
             try:
                 return [self.client.execute_command("FCALL", function, 0, *calls[0])]
             except ResponseError as error:

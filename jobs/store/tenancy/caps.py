@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.store.server.functions import Functions
 
-#: Names of limits. A kind follows the prefix of the limit on units.
+#: Names of limits. The name of a limit on units ends with the name of the kind.
 GPU_MS, UNITS, STORED_BYTES = "device_ms", "units|", "stored_bytes"
 
 

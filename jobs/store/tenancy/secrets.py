@@ -39,7 +39,7 @@ class Secrets(Part):
     """Stores encrypted secrets of tenants in Redis."""
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
-        """Set the value of a secret. Return new, changed, full or missing.
+        """Set the value of a secret. Return `new`, `changed`, or the reason why the value was not stored.
 
         full: the tenant has MAX_SECRETS secrets. missing: the tenant is not registered.
         """

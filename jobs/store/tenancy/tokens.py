@@ -108,7 +108,7 @@ class Tokens(Part):
     """Stores API tokens, browser sessions and login codes in Redis."""
 
     def state(self) -> tuple[bytes, int]:
-        """Return a text that changes with the set of tokens and sessions, and the Redis time in milliseconds."""
+        """Return the version of the set of tokens and sessions, and the Redis time in milliseconds."""
         version, (seconds, micros) = self._functions.read(("GET", keys.TOKENS_VERSION), ("TIME",))
         return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
@@ -133,11 +133,10 @@ class Tokens(Part):
         labels: Iterable[str] = (),
         host: str = "",
     ) -> str:
-        """Store an API token that expires after `ttl_ms` milliseconds, or never if that is 0. Return new, full or
-        missing.
+        """Store an API token that expires after `ttl_ms` milliseconds, or never if `ttl_ms` is 0.
 
-        `labels` are the labels of the worker's host; `host` is the host that joins with the token. `full` means that
-        MAX_TOKENS exist; `missing` means that the tenant is not registered.
+        Return `new`, `full` if MAX_TOKENS exist, or `missing` if the tenant is not registered. `labels` are the labels
+        of the worker's host; `host` is the host that joins with the token.
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
         further = {"labels": join_labels(labels), "host": host}

@@ -30,11 +30,13 @@ READ_BYTES = 1 << 20
 _PIECE = 1 << 20
 #: Maximum number of characters in an error message.
 MAX_REASON = 2000
-#: Maximum number of characters in the error of a program's unit, and maximum size of its record in bytes.
+#: Maximum number of characters in the error message of a program's unit.
+#: `MAX_UNIT_ROW` is the maximum size in bytes of the record of its failure.
 MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
 #: Maximum number of milliseconds before a failed unit can be leased again.
 MAX_WAIT_MS = 3_600_000
-#: Maximum rate of a lane in units per second, and maximum ratio of measured speed to the kind's estimate.
+#: Maximum rate of a lane in units per second.
+#: `MAX_PACE` is the maximum ratio of measured speed to the kind's estimate.
 MAX_RATE, MAX_PACE = 1e18, 1e9
 #: Maximum lane time in milliseconds that one lease can report.
 _MAX_MS = 31 * 86_400_000
@@ -65,12 +67,12 @@ def is_json_of(shape: Any, what: str) -> AfterValidator:
 
 def _decode_base64(text: Any) -> bytes:
     """Decode a base64 text. Raises ValueError if the text is invalid."""
-    try:  # Decoding in pieces lets other threads run
+    try:  # Decoding in pieces lets other threads run.
         starts = range(0, len(text), _PIECE)
         pieces = [binascii.a2b_base64(text[start : start + _PIECE], strict_mode=True) for start in starts]
     except (TypeError, ValueError):
         raise ValueError("must be base64") from None
-    if any(len(piece) != _PIECE // 4 * 3 for piece in pieces[:-1]):  # A piece before the last one is padded
+    if any(len(piece) != _PIECE // 4 * 3 for piece in pieces[:-1]):  # Only the last piece may have padding.
         raise ValueError("must be base64")
     return b"".join(pieces)
 

@@ -11,7 +11,8 @@ from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from threads_protocol.states import JobState
 
-#: Maximum number of jobs that are read from all queues, and of running jobs that are read.
+#: Maximum number of waiting jobs that are read from all queues together.
+#: The same limit applies to running jobs.
 MOST_READ = 500
 #: Minimum number of jobs that are read from each index.
 _LEAST_READ = 5

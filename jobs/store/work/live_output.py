@@ -18,7 +18,7 @@ from jobs.store.server.functions import Part
 MOST_FOLLOWED = 256
 #: Milliseconds for which a request to follow a unit is valid.
 FOLLOW_MS = 15_000
-#: Maximum number of bytes, and of chunks, in one call.
+#: Maximum number of bytes and maximum number of chunks in one call.
 MAX_BYTES, MOST_CHUNKS = 64 << 10, 1000
 #: Position before the first entry of a stream.
 BEGINNING = "0-0"
@@ -53,7 +53,7 @@ class LiveOutput(Part):
     def add(
         self, job: str, token: str, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]
     ) -> str:
-        """Store live output of a leased unit. Return kept, dropped, alone or stale.
+        """Store live output of a leased unit. Return `kept`, or the reason why the output was not stored.
 
         dropped: the job's output exceeds the maximum rate. alone: no user follows the unit. stale: the lease has ended.
         """

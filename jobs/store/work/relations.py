@@ -9,7 +9,8 @@ from jobs.models import QueuePosition
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
-#: Maximum number of a blocked job's dependencies that are checked, and maximum number that are returned.
+#: Maximum number of a blocked job's dependencies that are checked.
+#: At most `_NAMED` of the unfinished dependencies are returned.
 _LOOKED_AT, _NAMED = 64, 3
 #: Maximum number of dependent jobs, and of skipped jobs, that are returned.
 MOST = 1000

@@ -7,7 +7,7 @@ from jobs.store import keys, repairs
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 
-#: Maximum number of bytes of partial results that are read at once, if all calls share the memory.
+#: Maximum size in bytes of the partial results that one call reads, if many calls share the memory.
 SOME_BYTES = 8 << 20
 
 

@@ -12,7 +12,8 @@ from jobs.store.server.connection import Client, RedisError
 
 log = logging.getLogger(__name__)
 
-#: Interval in seconds at which `stopped` is called, and delay in seconds before reconnecting to Redis.
+#: Interval in seconds at which `stopped` is called.
+#: `AGAIN_SECONDS` is the delay in seconds before a new connection to Redis.
 POLL_SECONDS, AGAIN_SECONDS = 5.0, 1.0
 
 

@@ -30,9 +30,11 @@ from jobs.store.server.connection import Client, RedisError, SilenceError, Unrea
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which an idle worker waits for a wake-up, and seconds without a reply before it reconnects.
+#: Seconds for which an idle worker waits for a wake-up.
+#: After `SILENCE_SECONDS` without a reply from Redis, the worker reconnects.
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
-#: Interval in seconds of heartbeats to RQ's tools, and seconds after which RQ's tools forget a worker.
+#: Interval in seconds of heartbeats to RQ's tools.
+#: RQ's tools forget a worker after `RQ_TTL_SECONDS` without a heartbeat.
 RQ_HEARTBEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
 #: Name of the function in the RQ job, which is never called.
 WAKEUP_FUNCTION = "jobs.worker.execution.wake_up"
@@ -189,7 +191,7 @@ class WakeupWorker(rq.SimpleWorker):
             self._beaten = time.monotonic()
         except SilenceError:  # RQ's connection must be replaced after silence
             raise
-        except RedisError as error:  # Without this handler, RQ would exit
+        except RedisError as error:  # Without this handler, RQ would exit.
             log.warning("cannot send RQ's heartbeat of this worker: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
@@ -213,7 +215,7 @@ class WakeupWorker(rq.SimpleWorker):
 
 def listen(worker: Callable[[], WakeupWorker], stopped: Callable[[], bool]) -> None:
     """Run RQ workers until `stopped` returns True. Each one has a new name, and exits if Redis cannot register it."""
-    with contextlib.suppress(StopRequested):  # The last worker's signal handler can also raise it here
+    with contextlib.suppress(StopRequested):  # A signal handler can raise StopRequested.
         while not stopped():
             try:
                 worker().listen()
