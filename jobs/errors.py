@@ -139,7 +139,7 @@ class MissingSetting(ClusterError):
 
 
 class NoKernel(ClusterError):
-    """The kind has no kernel for this device."""
+    """The kind cannot run on this device."""
 
 
 class KernelFailed(ClusterError):

@@ -82,7 +82,7 @@ def info(name: str, message: str, /, **fields: str | float | None) -> None:
 
 
 def _write(handler: logging.StreamHandler[Any], line: str) -> None:
-    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # The pipe's reader may have exited
+    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # The reader of the log has exited.
         handler.stream.write(f"{line}\n")
         handler.flush()
 

@@ -50,5 +50,5 @@ def merge_marks(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
 
 
 def find_proven_range(marks: Iterable[Mark], kind: MarkKind) -> Mark | None:
-    """Return the mark whose range contains the kind's origin, or None if there is none."""
+    """Return the mark whose range contains `kind.origin`, or None if there is none."""
     return next((mark for mark in marks if mark.lo <= kind.origin < mark.hi), None)

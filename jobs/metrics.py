@@ -16,9 +16,11 @@ SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
 INFERENCE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 #: Ways in which leases end, as the Redis functions count them.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
-#: Outcomes of webhook deliveries, and outcomes of single delivery attempts.
+#: Outcomes of webhook deliveries.
+#: `ATTEMPT_OUTCOMES` contains the outcomes of single delivery attempts.
 WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")
-#: Maximum number of tenants with their own label value, and the value that all other tenants share.
+#: Maximum number of tenants with their own value of the label `tenant`.
+#: All other tenants share the value `OTHER_TENANTS`.
 MAX_TENANTS, OTHER_TENANTS = 100, "other"
 #: States of a workflow.
 WORKFLOW_STATES = ("running", "waiting", "done", "failed", "cancelling", "cancelled")
@@ -78,7 +80,7 @@ WORKER_INFO = Metric("cluster_worker_info", "Live workers; always 1.", ("worker"
 CONFIGURED = Metric("cluster_configured_workers", "Expected number of workers (CLUSTER_SIZE).", ("device",))
 DESIRED = Metric(
     "cluster_desired_workers",
-    "Number of workers that the queued and running work needs, within AUTOSCALE_*.",
+    "Number of workers that queued and running work needs, within the limits AUTOSCALE_*.",
     ("device",),
 )
 HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU utilization of a host, 0..1.", ("host",))

@@ -61,10 +61,10 @@ class Plan:
     spec: Spec
     #: Parameters as the API returns them. All defaults and random values are filled in.
     parameters: Mapping[str, Any]
-    #: Lease boundaries are multiples of `grain`, counted in (unit + offset).
+    #: Granularity of leases in units. At each boundary of a lease, unit + `offset` is a multiple of `grain`.
     grain: int = 1
     offset: int = 0
-    #: Devices that have a kernel for this specification.
+    #: Types of devices that can run this specification.
     devices: tuple[Device, ...] = (Device.CPU,)
     #: Reason why this job cannot run on GPUs although its kind has a GPU kernel. Users who request a GPU get this text.
     cpu_only: str = ""
@@ -123,8 +123,9 @@ class DeadRange:
 
     lo: int
     hi: int
-    #: Number of lanes that died while they computed the range, and number of exceptions from the kernel.
+    #: Number of lanes that died while they computed the range.
     deaths: int
+    #: Number of kernel exceptions during the computation of the range.
     errors: int
     #: Latest error message about the range.
     error: str
@@ -136,8 +137,9 @@ class ReachedCap:
 
     #: Name of the limit: max_units or max_gpu_seconds.
     cap: str
-    #: Amount that the tenant used today, and the limit, both in units or in seconds.
+    #: Amount that the tenant used today, in units or in seconds.
     used: float
+    #: Limit that the tenant has reached, in units or in seconds.
     most: float
     #: Seconds until the current usage day ends.
     seconds: float

@@ -19,10 +19,10 @@ class GatheredPartials:
 
     @property
     def digest(self) -> str:
-        """Return a digest of all partial results, as the Redis functions also compute it."""
+        """Return the digest of all partial results. The Redis functions compute the same digest."""
         return sha1("".join(sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
 
 
 def sha1(text: bytes) -> str:
-    """Return the SHA-1 digest in hex, as the Redis functions also compute it."""
+    """Return the SHA-1 digest in hex."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()

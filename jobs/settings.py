@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     autoscale_gpu_max: int = Field(default=0, ge=0, le=10_000)
     #: Seconds within which the workers should complete all queued and running work.
     autoscale_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
-    #: Seconds for which fewer workers must suffice before the number is reduced.
+    #: Seconds of low demand after which the number of workers is reduced.
     autoscale_calm_seconds: float = Field(default=300, ge=0, le=86400, allow_inf_nan=False)
     #: Use of the host's GPUs: `auto` uses them if there are any, `true` fails without a GPU, and `false` uses none.
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
@@ -90,8 +90,8 @@ class Settings(BaseSettings):
     metrics_published: str = ""
     #: Bearer token that is required to read the metrics. If the setting is empty, no token is required.
     metrics_token: str = ""
-    #: Host names, separated by commas, that requests can use if the cluster has no token, and for metrics on loopback.
-    #: Loopback names are always allowed.
+    #: Host names, separated by commas, that requests can use in addition to loopback names.
+    #: The setting applies to clusters without a token, and to metrics on loopback.
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
     #: Domain whose subdomains serve the web pages of services, such as Dask's dashboard.
     #: If the setting is empty, only subdomains of `localhost` serve these pages (docs/services.md#pages-of-services).
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
     cache_bytes: int = Field(default=10 << 30, ge=0)
     #: Labels of a runner, separated by commas, that jobs can require.
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
-    #: On coordinators, the labels apply to the workers that autoscaling starts.
+    #: On coordinators, this setting labels the workers that autoscaling starts.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: Range `first-last` of user IDs under which a runner with root rights runs programs.
     #: The range needs one ID per slot and per replica of a service (docs/services.md#capacity-on-runners).
@@ -268,7 +268,7 @@ class Settings(BaseSettings):
                 f"SERVICE_ADDRESS must be an IP address, such as 10.0.0.7; got {self.service_address}"
             ) from None
         if is_any:
-            raise ValueError("SERVICE_ADDRESS must be one address at which coordinators reach this host")
+            raise ValueError("SERVICE_ADDRESS must be a single address at which coordinators reach this host")
         return self
 
     @model_validator(mode="after")
@@ -370,7 +370,7 @@ def _cpu_limit(cgroup: Path) -> int | None:
 def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the memory limit of this container in MiB, or the memory of this machine if it is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # Files of control groups versions 2 and 1
+    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # Control groups version 2, then version 1
         try:
             return min(total, int((cgroup / place).read_text())) >> 20
         except (OSError, ValueError):

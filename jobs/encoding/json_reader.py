@@ -29,8 +29,9 @@ class JsonReader:
         self._pieces = iter(pieces)
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._json = json.JSONDecoder()
-        #: Text that was received but not yet parsed, and the position of its first unread character.
+        #: Text that was received but is not parsed completely.
         self._text = ""
+        #: Position of the first unread character in the text.
         self._at = 0
 
     def value(self) -> Any:
@@ -92,9 +93,9 @@ class JsonReader:
                 raise ValueError(_ENDS_EARLY)
 
     def _take_more(self) -> bool:
-        """Read more text, at least as much as is already unread. Return False at the end of the input.
+        """Append more text to the buffer. Return False at the end of the input.
 
-        The amount doubles, so that a long value is parsed only a few times.
+        Each read is at least as long as the unread text, so that a long value is parsed only a few times.
         """
         unread = self._text[self._at :]
         parts, size = [unread], 0

@@ -25,7 +25,7 @@ def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
         {"name": name, "type": TYPES[column.typecode], "offset": 0, "length": len(column)}
         for name, column in columns.items()
     ]
-    start = _align(8 + len(_header(facts, rows)) + 16 * len(rows))  # Reserves space for the digits of the offsets
+    start = _align(8 + len(_header(facts, rows)) + 16 * len(rows))  # Reserve space for the offsets' digits
     place = start
     for row, column in zip(rows, columns.values(), strict=True):
         row["offset"] = place
@@ -55,7 +55,7 @@ def _column(data: bytes, row: Mapping[str, Any]) -> array[Any]:
     low, length = row["offset"], row["length"]
     high = low + length * column.itemsize
     if not 0 <= low <= high <= len(data):
-        raise ValueError(f"column {row['name']!r} exceeds the data")
+        raise ValueError(f"column {row['name']!r} ends after the end of the data")
     column.frombytes(data[low:high])
     return _to_little_endian(column)
 

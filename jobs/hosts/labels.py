@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 #: Regular expression for labels. It excludes characters that separate labels in a list.
 PATTERN = r"^[A-Za-z0-9._:/-]{1,64}$"
-#: Maximum number of labels per host, and of labels that a tenant requires.
+#: Maximum number of labels of a host. A tenant can require the same number of labels.
 MAX_LABELS = 16
 
 

@@ -18,11 +18,13 @@ from typing import Any
 ADDRESS = "0.0.0.0"
 #: Path below /api/worker/ at which coordinators accept tunnels from runners.
 PATH = "tunnel"
-#: Heartbeat interval of the end that opened the tunnel, and silence after which the other end gives up, in seconds.
+#: Heartbeat interval in seconds of the end that opened the tunnel.
+#: After `SILENT_SECONDS` without a message, the other end closes the tunnel.
 HEARTBEAT_SECONDS, SILENT_SECONDS = 5.0, 20.0
 _HEAD = struct.Struct(">BI")
 _COUNT = struct.Struct(">I")
-#: Flow-control window for each direction of a stream, and maximum content of a message, both in bytes.
+#: Flow-control window in bytes for each direction of a stream.
+#: `PIECE` is the maximum content of a message in bytes.
 WINDOW, PIECE = 256 << 10, 32 << 10
 #: Maximum size of a message in bytes.
 MAX_MESSAGE = _HEAD.size + PIECE

@@ -140,7 +140,7 @@ def derive(kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         raise errors.KernelFailed(f"cannot derive the result: {type(error).__name__}: {error}") from error
 
 
-#: Type of functions like `derive`; lanes provide a function that does not delay the worker's heartbeats.
+#: Type of functions that derive a job's result. The functions of lanes do not delay the worker's heartbeats.
 Derive = Callable[[str, Spec, GatheredPartials], Derived]
 
 
@@ -160,7 +160,7 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
     derived: Derived | None = None
     while True:
         gathered = store.results.gather(job, GATHER_LIMIT)
-        if len(gathered.parts) == GATHER_LIMIT:  # a full read means that more partial results can be waiting
+        if len(gathered.parts) == GATHER_LIMIT:  # If a read is full, more partial results can be waiting.
             fold(store, job, kind)
             continue
         if derived and not gathered.parts and gathered.accumulator == derived.folded:

@@ -215,7 +215,7 @@ class Turns:
                 lambda: execution.finish(self._store, facts.job_id, facts.kind, facts.spec, lane.derive)
             ):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind, "status": "done"})
-        except LaneDied as died:  # Another worker retries, a limited number of times
+        except LaneDied as died:  # Another worker derives the result again.
             self._count_derive_crash(facts, lane, died)
         finally:
             slot.finishing = False

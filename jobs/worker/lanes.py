@@ -85,7 +85,7 @@ class Lane(Protocol):
         """Return the index of the small job that the lane is computing, or that it computed last."""
 
     def repair(self) -> None:
-        """Block for seconds until the lane is ready again. Raises LaneDied if the repair fails."""
+        """Wait until the lane is ready again, which can take seconds. Raises LaneDied if the repair fails."""
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         """Compute the units of `task.grant`, and return the result and its encoded partial result. Blocks.
@@ -183,7 +183,7 @@ class LanePool:
         """Start the repair of idle lanes that are not ready. Return True if a ready lane remains. Requires the lock."""
         for lane in [lane for lane in self.idle if not lane.ready]:
             repairing = threading.Thread(target=self.repair, args=(lane,), name=f"mend-{lane.name}", daemon=True)
-            repairing.start()  # if no thread can be created, the lane stays idle and is repaired later
+            repairing.start()  # If no thread can be created, the lane stays idle and is repaired later.
             self.idle.remove(lane)
             self.repairing.append(lane)
         return bool(self.idle)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Target duration in seconds of a lane's first lease of a job, and of later leases.
+#: Target duration in seconds of a lane's first lease of a job.
 FIRST_SECONDS = 0.2
+#: Target duration in seconds of later leases of the job.
 TARGET_SECONDS = 1.0
 #: Target duration in seconds of the smallest lease near the end of a job.
 LEAST_SECONDS = 0.05
-#: Maximum growth factor of a rate per lease; an estimate 100 times too low then costs three short leases.
+#: Maximum factor by which one lease can raise a measured rate.
+#: Three short leases then correct an estimate that is 100 times too low.
 GROWTH = 8.0
 
 

@@ -159,7 +159,7 @@ class Worker:
             **({"compiling": ",".join(self.compiling)} if self._reports_kernels else {}),
             **self.host.figures(),
             **self.more(),
-            **self.host.clock.told(),  # Must be last: the time is read just before sending
+            **self.host.clock.told(),  # Read the clock last, just before sending.
         }
 
     def _refusals(self) -> str:

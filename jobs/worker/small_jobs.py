@@ -26,7 +26,7 @@ def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None
     """Distribute small jobs over the idle lanes. The calling thread runs the first lane."""
     work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
     lanes = [lane for lane in (state.pool.borrow() for _ in range(min(len(state.pool.idle), len(work)))) if lane]
-    if not lanes:  # all lanes have died since the worker requested the jobs
+    if not lanes:  # All lanes have died since the worker requested the jobs.
         _hand_back(state, work, state.store.leases.release)
         return
     shares = [work[number :: len(lanes)] for number in range(len(lanes))]
@@ -93,7 +93,7 @@ def finish(
             state.persist(partial(state.store.leases.fail, fact.job_id, token, str(result)))
         else:
             computed += result.seconds
-            device_ms = round(computed * busy_ms) - charged  # jobs can be shorter than 1 ms
+            device_ms = round(computed * busy_ms) - charged  # Jobs can be shorter than 1 ms.
             charged += device_ms
             finished.append(
                 Finished(

@@ -42,7 +42,7 @@ _STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _BROKEN = (OSError, httpx.HTTPError, httpx.InvalidURL)
 #: httpx trace events after which a connection has a new socket.
 _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
-#: Suffix of the type of errors that last until an operator configures a setting.
+#: Suffix of the problem type of errors that last until an operator changes a setting.
 _UNSET = ":MissingSetting"
 #: Values of `field` in a 403 response that rejects the requested data and not the token.
 _NOT_ABOUT_THE_TOKEN = ("hashes", "sha256")

@@ -111,7 +111,7 @@ class ApiLeases(Remote):
     def lease(
         self, job: str, token: str, *, want: int, least: int = 1, lane: str = "0", rate: float = 0.0, **more: Any
     ) -> Grant | str:
-        """Request a lease like `Leases.lease`, with numbers limited to the maximum values of the API."""
+        """Request a lease. Limit the numbers in the request to the maximum values of the API."""
         want, least, rate = min(want, MAX_UNITS), min(least, MAX_UNITS), min(rate, MAX_RATE)
         lane = lane.rpartition("/")[2]
         answer: Grant | str = self._ask("lease", job, token, want=want, least=least, lane=lane, rate=rate, **more)

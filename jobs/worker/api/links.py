@@ -54,14 +54,14 @@ class Link(Protocol):
         """Call `heard` from a thread whenever a lease of this worker may have to stop, until `stopped` returns True."""
 
     def listen(self, server: Server) -> None:
-        """Run the server whenever work can be available, until the server stops. Signals also stop it."""
+        """Let the server compute jobs whenever work may be available, until the server or a signal stops the loop."""
 
     def repeat_request(self) -> None:
         """Make an idle worker request work again, because it can take more jobs. Can be called from any thread."""
 
 
 class RedisLink:
-    """Connection of a worker to Redis, which sends wake-up signals through RQ."""
+    """Connection of a worker to Redis. Wake-up signals arrive through RQ."""
 
     def __init__(self, settings: Settings, store: Store, device: Device) -> None:
         self.worker = settings.worker_name()
@@ -92,7 +92,7 @@ class RedisLink:
 
 
 class ApiLink:
-    """Connection of a worker to a coordinator, where requests for work wait until work is available."""
+    """Connection of a worker to a coordinator. Requests for work wait until work is available."""
 
     def __init__(self, api: Api, worker: str, device: Device) -> None:
         self.worker = worker
@@ -158,7 +158,7 @@ def on_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            with contextlib.suppress(TypeError):  # Python did not set the previous handler
+            with contextlib.suppress(TypeError):  # Python cannot restore a handler that it did not set.
                 signal.signal(number, handler)
 
 

@@ -42,14 +42,15 @@ _LEAST_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Devices that a worker's sampling process can record in addition to the host, and how to start the process."""
+    """Devices that a worker's sampling process can record in addition to the host."""
 
     #: Name of the module that the child process runs.
     module: str = "jobs.worker.telemetry.sampler"
     #: Function that returns the GPUs, each with uuid, name and index.
     gpus: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    #: Functions that start the process like subprocess.Popen, and that receive its PID after its exit.
+    #: Function that starts the sampling process, with the arguments of subprocess.Popen.
     spawn: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    #: Function that receives the PID of the sampling process after its exit.
     gone: Callable[[int], None] = lambda pid: None
 
 

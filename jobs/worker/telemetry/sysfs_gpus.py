@@ -13,7 +13,8 @@ from typing import Any
 DRM = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 _CARD = re.compile(r"card[0-9]{1,3}")
-#: Maximum number of GPUs reported per host, and maximum length of a name in characters.
+#: Maximum number of GPUs that are reported per host.
+#: `_MOST_NAME` is the maximum length of a GPU's name in characters.
 MOST, _MOST_NAME = 16, 64
 
 
