@@ -37,6 +37,7 @@ from runner.programs.guard_messages import ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.slot import Slot
 from tests.integration.live import until
+from threads_cluster.ssh import guard
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 
@@ -229,6 +230,16 @@ def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> Non
 def test_a_shell_reads_a_text_item_without_quotes(bench: Bench) -> None:
     _, run = bench.run('printf \'"%s"\' "${CLUSTER_ITEM%.*}" > "$CLUSTER_RESULT"', items=["my photo.png"])
     assert run["values"] == ["my photo"]
+
+
+def test_the_output_of_python_is_not_buffered_unless_the_job_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    around = commands.ProgramContext(job="j", folder="/x")
+    own = commands.parse({"total": 1, "env": {"PYTHONUNBUFFERED": ""}})
+    assert commands.environment(own, around, unit=0, attempt=1, item=None)["PYTHONUNBUFFERED"] == ""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    for env, expected in (({}, "1"), ({"PYTHONUNBUFFERED": ""}, "")):
+        words = [sys.executable, "-c", f"import os; assert os.environ['PYTHONUNBUFFERED'] == {expected!r}"]
+        assert guard.start({"folder": "/", "env": env, "words": words}).wait() == 0
 
 
 def test_a_program_finds_its_jobs_place_in_a_trace_unless_it_names_another() -> None:

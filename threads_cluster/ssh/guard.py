@@ -45,8 +45,7 @@ def start(request: dict[str, Any]) -> Any:
         os.chdir(request["folder"])
     except OSError as error:
         refuse(NOT_STARTED, request["folder"], error)
-    environment = dict(os.environ)
-    environment.update(request["env"])
+    environment = {"PYTHONUNBUFFERED": "1", **os.environ, **request["env"]}
     try:
         return subprocess.Popen(request["words"], stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
     except OSError as error:
