@@ -85,7 +85,7 @@ All clusters:
                   ./secrets, which backups need
               --yes          do not ask for confirmation
               --secrets      also delete ./secrets
-              --local        also delete the local cluster's data in .cluster
+              --local        also delete the local cluster's data in .cluster, and its contexts
   help, --version
 
 With --dry-run, every command prints the commands that it would run, and changes nothing. NO_COLOR=1 disables colors.

@@ -62,13 +62,19 @@ clean_up() { # clean_up SECRETS LOCAL
   # Without the profiles, containers of disabled profiles would remain.
   compose_run --profile '*' down --volumes --remove-orphans
   [[ -z $1 ]] || run rm -rf secrets
-  [[ -z $2 ]] || run rm -rf .cluster
+  [[ -z $2 ]] || remove_local
   [[ -n $DRY ]] || say "Removed."
 }
 
 clean_local_only() { # clean_local_only YES: cleanup on a machine without Docker
   ! local_runs || fail 5 "the local cluster of this checkout is running." "First stop it: ./deploy-cluster.sh stop"
   sure "$1" "Delete .cluster with all jobs and results of the local cluster?"
-  run rm -rf .cluster
+  remove_local
   exit 0
+}
+
+remove_local() { # remove_local: delete the local cluster's data, and the user's contexts for it
+  [[ ! -x .venv/bin/python ]] ||
+    run .venv/bin/python -c 'from deploy.local import user_contexts; user_contexts.delete()' || true
+  run rm -rf .cluster
 }

@@ -356,9 +356,12 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
 
 @test "cleanup removes secrets and the local cluster's data when asked" {
   up
-  mkdir -p .cluster/redis
+  mkdir -p .cluster/redis .venv/bin
+  printf '#!/bin/sh\ncase $2 in *user_contexts*) echo "$2" >../python ;; *) exit 1 ;; esac\n' >.venv/bin/python
+  chmod +x .venv/bin/python
   cluster cleanup --yes --secrets --local
   exits 0
+  grep 'user_contexts.delete()' ../python
   says "folder secrets" "folder .cluster"
   [[ ! -e secrets && ! -e .cluster ]]
 }
