@@ -55,7 +55,7 @@ def _column(data: bytes, row: Mapping[str, Any]) -> array[Any]:
     low, length = row["offset"], row["length"]
     high = low + length * column.itemsize
     if not 0 <= low <= high <= len(data):
-        raise ValueError(f"column {row['name']!r} ends after the end of the data")
+        raise ValueError(f"column {row['name']!r} exceeds the length of the data")
     column.frombytes(data[low:high])
     return _to_little_endian(column)
 
