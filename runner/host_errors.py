@@ -13,7 +13,8 @@ from runner.files.cache import free_bytes
 
 #: Minimum free disk space in bytes that a runner needs to take programs.
 LEAST_FREE = 200 << 20
-#: Minimum number of consecutive failed starts, and of different jobs among them, that make a host faulty.
+#: Minimum number of consecutive failed starts that make a host faulty.
+#: The failed starts must belong to at least `MOST_JOBS` different jobs.
 MOST_FAILURES, MOST_JOBS = 5, 3
 #: Number of consecutive host faults after which a unit counts as failed, because its program can be the cause.
 MOST_FAULTS = 3

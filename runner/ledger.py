@@ -22,9 +22,10 @@ from runner.gpus import Gpu
 
 log = logging.getLogger(__name__)
 
-#: Target duration of a lease in seconds. At this duration, the calls cost programs of one second 1 % of their time.
+#: Target duration of a lease in seconds. For programs of one second, API calls then take 1 % of the time.
 LEASE_SECONDS = 2.1
-#: Seconds for which a GPU is not offered after another worker claimed it, and after use outside the cluster.
+#: Seconds for which a GPU is not offered after another worker claimed it.
+#: After use outside the cluster, a GPU is not offered for `FOREIGN_SECONDS`.
 TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
 #: Prefix of the names of replica lanes. These lanes use no slot.
 REPLICA_LANE = "replica-"
@@ -304,7 +305,7 @@ class Ledger:
             over = [uuid for uuid, until in self._others.items() if until <= now]
             for uuid in over:
                 del self._others[uuid]
-        if over:  # The waiting request for work contains an outdated offer
+        if over:  # The waiting request for work contains an outdated offer.
             self._freed()
 
 

@@ -13,7 +13,8 @@ from runner.programs.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
-#: Interval in seconds between calls for a unit, and maximum bytes per call. Coordinators accept 64 KiB/s per job.
+#: Interval in seconds between calls for a unit.
+#: `MOST_BYTES` is the maximum number of bytes per call. Coordinators accept 64 KiB/s per job.
 EVERY_SECONDS, MOST_BYTES = 0.25, 15 << 10
 #: Maximum number of output chunks per call.
 MOST_CHUNKS = 1000
@@ -58,7 +59,7 @@ class Live:
             before, self._followed = self._followed, frozenset(jobs)
             for line in self._lines.values():
                 if line.job in self._followed - before:
-                    line.sent = 0  # The cluster has deleted what it received for earlier followers
+                    line.sent = 0  # The cluster has deleted the output for earlier followers.
                 line.muted = line.muted and line.job not in self._followed
             if self._followed and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="live", daemon=True)

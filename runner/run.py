@@ -45,12 +45,13 @@ LONG_SECONDS = 2.0
 MOST_VALUES = 256 << 10
 #: Maximum grace period in seconds for the programs of a cancelled job.
 LONGEST_CANCEL = 25.0
-#: Seconds between the suspension of a program, if no coordinator is reachable, and the expiry of its lease.
+#: Without a reachable coordinator, programs are suspended this number of seconds before their lease expires.
 MARGIN_SECONDS = 3.0
 TTL_SECONDS = PROGRAM_TTL_MS / 1000
 #: Delay in seconds between two attempts of an API call.
 RETRY_SECONDS = 0.5
-#: Command that every host can run, and its timeout in seconds.
+#: Command that every host can run.
+#: `_PROBE_SECONDS` is the timeout of this command in seconds.
 PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
 #: Errors that prevent the start of a unit and are caused by the job, not by the host.
 _JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, InstallationFailed, MissingItem, ValueError, RecursionError)

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 FOLDER = Path("/run/runner-token")
 #: Seconds for which the lock must be free. The kernel kills programs within milliseconds after the first process exits.
 CALM_SECONDS = 1.0
-#: Timeout of a runner's request for its token, and delay before the next request, in seconds.
+#: Timeout in seconds of a runner's request for its token.
+#: `_AGAIN_SECONDS` is the delay in seconds before the next request.
 _ANSWER_SECONDS, _AGAIN_SECONDS = 10.0, 1.0
 #: Delay in seconds after a refused request for the token.
 _REFUSED_SECONDS = 0.01

@@ -48,7 +48,7 @@ def _mark(found: os.stat_result) -> _Mark:
 
 
 class Folder:
-    """Working directory of a slot's programs at `path`. The function `place` creates one of the job's paths in it."""
+    """Working directory of a slot's programs at `path`. The function `place` creates a file or folder of the job."""
 
     def __init__(self, path: Path, uid: int | None = None) -> None:
         self.path = path

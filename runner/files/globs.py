@@ -12,7 +12,8 @@ from functools import lru_cache
 from itertools import groupby
 
 _PIECES = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]/]*\]|.", re.DOTALL)
-#: Pieces of a glob for any characters, for any characters except slashes, and for the optional prefix `**/`.
+#: Pieces of a glob: `**` matches any characters, and `*` matches any characters except slashes.
+#: The piece `skip` represents the prefix `**/`, which can also match nothing.
 _ANY, _NAME, _SKIP = "**", "*", "skip"
 
 

@@ -17,7 +17,8 @@ from threads_protocol.manifest import Entry
 
 #: Maximum number of jobs whose inputs stay in memory.
 MOST_JOBS = 8
-#: Maximum number of items per job, and maximum size of an item in bytes. An environment variable limits the size.
+#: Maximum number of items per job.
+#: `LONGEST_ITEM` is the maximum size of an item in bytes, because Linux limits environment variables.
 MOST_ITEMS, LONGEST_ITEM = 100_000, 128 << 10
 PIECE = 1 << 20
 _LINE_END = re.compile(rb"\n")

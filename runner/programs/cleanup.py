@@ -19,7 +19,8 @@ from runner.programs.slot import GUARD
 
 log = logging.getLogger(__name__)
 
-#: Number of rounds of SIGKILL, and interval in seconds. Each round kills processes that started since the last round.
+#: Number of rounds of SIGKILL. Each round kills processes that started since the last round.
+#: `_AGAIN_SECONDS` is the interval in seconds between two rounds.
 _PASSES, _AGAIN_SECONDS = 100, 0.02
 
 

@@ -37,7 +37,8 @@ LEFTOVER_SECONDS = 1.0
 KILL_AGAIN_SECONDS = 0.02
 #: Interval in seconds at which a program's memory and number of processes are checked.
 POLL_SECONDS = 0.25
-#: Seconds after which a program that cannot be suspended is killed, and interval between checks of a suspension.
+#: Seconds after which a program that cannot be suspended is killed.
+#: `SUSPENDED_POLL_SECONDS` is the interval in seconds between checks of a suspension.
 SUSPEND_SECONDS, SUSPENDED_POLL_SECONDS = 1.0, 1.0
 #: Seconds after the start during which a program is not suspended if its process still executes setpriv.
 START_SECONDS = 0.5

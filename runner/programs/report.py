@@ -12,7 +12,8 @@ from runner.programs.guard_messages import ProgramEnd
 
 #: Maximum size in bytes of a failure record as JSON.
 MAX_ROW = 4096
-#: Maximum length in characters of an error message, and of the line of output in it.
+#: Maximum length of an error message in characters.
+#: `MAX_LINE` is the maximum length of the line of program output in the message.
 MAX_ERROR, MAX_LINE = 300, 200
 
 

@@ -30,7 +30,9 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.0
 #: Maximum number of concurrent processes of a shell. The limit lets programs start despite a fork bomb in a shell.
 MOST_PROCESSES = 768
-#: Timeout of a long poll, time for reporting the end of a shell, and poll interval of a terminal, in seconds.
+#: Timeout of a long poll in seconds.
+#: `LAST_SECONDS` is the time in seconds for reporting the end of a shell.
+#: `POLL_SECONDS` is the poll interval of a terminal in seconds.
 WAIT_SECONDS, LAST_SECONDS, POLL_SECONDS = 10.0, 5.0, 0.2
 #: Delay in seconds between two attempts of an API call.
 _RETRY_SECONDS = 0.3

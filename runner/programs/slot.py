@@ -152,7 +152,7 @@ class Slot:
                 ended, pipes_until = self._wait_for_end(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
-                # The program was suspended. Possibly, this process was suspended, too.
+                # The program was suspended, and possibly this process, too.
                 if not stopping and (now >= until() or now - seen > _STOPPED_SECONDS):
                     answer_until += now - seen
                 seen = now

@@ -16,9 +16,11 @@ import httpx
 
 log = logging.getLogger(__name__)
 
-#: Intervals in seconds between health checks during the start and afterwards, and timeout of a check in seconds.
+#: Interval in seconds between health checks of a replica that is starting, and of a replica that has started.
+#: `ANSWER_SECONDS` is the timeout of a health check in seconds.
 STARTING_SECONDS, READY_SECONDS, ANSWER_SECONDS = 0.2, 2.0, 2.0
-#: Consecutive failed checks that make a replica unhealthy, and seconds until an unhealthy replica is stopped.
+#: Number of consecutive failed health checks that make a replica unhealthy.
+#: A replica that is unhealthy for `UNHEALTHY_SECONDS` is stopped.
 FAILURES, UNHEALTHY_SECONDS = 3, 60.0
 #: Minimum gap in seconds between two checks that does not count as downtime. The runner was probably suspended.
 BLIND_SECONDS = 10.0

@@ -108,7 +108,7 @@ class ServiceRun(Run):
         return launch.arguments(self.spec, filled)
 
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
-        if self._at is None or "CLUSTER_KEY" not in order.environment:  # An installation, or a test of the host
+        if self._at is None or "CLUSTER_KEY" not in order.environment:  # This program is not the replica.
             return super()._run_program(order, sink)
         report = partial(self.report, self._at)
         self._probe = Probe(self._at, self.spec["health"], self.spec["start_timeout_seconds"], report)

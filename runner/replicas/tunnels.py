@@ -23,11 +23,13 @@ log = logging.getLogger(__name__)
 
 #: Timeout in seconds for the answer to a WebSocket ping.
 _PONG_SECONDS = 10.0
-#: Minimum number of repeated encounters before the search for coordinators pauses, and seconds between connections.
+#: Minimum number of consecutive connections to known coordinators after which the search for coordinators pauses.
+#: `QUICK_SECONDS` is the delay in seconds between two connections.
 _REPEATS, QUICK_SECONDS = 4, 0.05
 #: Seconds after which a slow connection attempt no longer delays the next attempt.
 _SLOW_SECONDS = 1.0
-#: Interval in seconds between searches for new coordinators, and timeout of a connection attempt.
+#: Interval in seconds between searches for new coordinators.
+#: `_OPEN_SECONDS` is the timeout of a connection attempt in seconds.
 POLL_SECONDS, _OPEN_SECONDS = 5.0, 10.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, InvalidMessage)
 
@@ -100,7 +102,7 @@ class Links:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _enough(self) -> int:
-        """Return the number of repeated encounters after which all coordinators are assumed to be known."""
+        """Return the number of consecutive connections to known coordinators after which no others are expected."""
         return max(_REPEATS, 2 * (len(self._known) + 1))
 
     async def _met(self, repeats: int) -> int:
