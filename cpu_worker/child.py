@@ -115,7 +115,7 @@ def _find_error(kind: str) -> str:
         known_answers.check(kind, Device.CPU)
     except known_answers.WrongAnswer as error:
         return str(error)
-    except Exception as error:  # any error disables only this kind; the worker still computes the others
+    except Exception as error:  # Any error disables only this kind; the worker still computes the others.
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"
     return ""

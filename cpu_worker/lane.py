@@ -206,7 +206,7 @@ class ChildLane:
         try:
             self._pipe.send(message)
             answer = self._receive(task, patience, dropped)
-        except OSError as error:  # the pipe is broken
+        except OSError as error:  # The pipe is broken.
             raise LaneDied(f"lane {self.name}: {error}") from error
         self._free = True
         return answer

@@ -90,7 +90,7 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
         log.error("%s", error)
         return 1
     finally:
-        if not work.gave_way:  # after a restart, the new process releases the claim
+        if not work.gave_way:  # After a restart, the new process releases the claim.
             claim.end()
         provider.close()
     if work.gave_way and not code:
@@ -153,7 +153,7 @@ class WorkerProcess:
         busy = bool(slot or (server and server.busy()))
         if not self._claim.renew(priority or (Priority.NORMAL if busy else "")):
             self._worker.retire(f"another worker has claimed GPU {gpu.uuid}")
-        elif why := self._health.look(gpu):  # the worker keeps its claim, because a program would fail on this GPU too
+        elif why := self._health.look(gpu):  # The worker keeps its claim, because a program would fail on this GPU too.
             return {**self._describe_gpu(gpu), "cordoned": why[:_MOST_WORDS], **self._service_state(busy)}
         elif self._sharing.gives_way(self._claim.wanted, busy, priority) and server and not server.stopping:
             self._give_way(server)
@@ -174,7 +174,7 @@ class WorkerProcess:
         )
         self.gave_way = True
         server.stop()
-        os.kill(os.getpid(), signal.SIGINT)  # use SIGINT, because SIGTERM means that somebody else stops the worker
+        os.kill(os.getpid(), signal.SIGINT)  # Use SIGINT, because SIGTERM means that somebody else stops the worker.
 
     # -- start ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class WorkerProcess:
         gpu = self._claim.gpu
         assert gpu is not None
         log.info("claimed a GPU", extra={"gpu": gpu.uuid, "index": gpu.index, "name_": gpu.name})
-        if not self._health.look(gpu):  # creating a CUDA context on a faulty GPU can hang
+        if not self._health.look(gpu):  # Creating a CUDA context on a faulty GPU can hang.
             open_device(self._settings, self._machine, gpu.uuid)
             threading.Thread(target=self._prepare_kernels, args=(gpu.uuid,), name="kernels", daemon=True).start()
         self._sharing = GpuSharing()

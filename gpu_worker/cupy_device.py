@@ -54,7 +54,7 @@ class CupyDevice:
     def put(self, values: Any) -> gpu.Array:
         with self._translate_errors(), self.use_stream() as stream:
             array = self._cupy.asarray(np.ascontiguousarray(values))
-            stream.synchronize()  # other threads may read the array next
+            stream.synchronize()  # Other threads may read the array next.
             return array
 
     def zeros(self, length: int, kind: Any) -> gpu.Array:

@@ -140,7 +140,7 @@ class Nvml:
         return named + (("other",) if bits & ~(_IDLE | sum(REASONS)) else ())
 
     def _sm_active(self, uuid: str, handle: Any) -> float | None:
-        """Return the mean SM activity since the last call. None on the first call and on GPUs before Hopper."""
+        """Return the mean SM activity since the last call. Return None on the first call and on GPUs before Hopper."""
         taken = self._call(self._metrics_sample, handle)
         before, self._activity[uuid] = self._activity.get(uuid), taken
         if taken is None or before is None:
