@@ -16,11 +16,13 @@ from jobs.models import Device, Plan, Spec
 
 #: Maximum size of a job's spec in bytes of JSON, slightly below the limit that applies to all jobs.
 _MAX_SPEC = 63 << 10
-#: Maximum size in bytes of one unit's value, and of all values of a job; longer values are stored in an artifact.
+#: Maximum size in bytes of one unit's value. Longer values are stored in an artifact.
+#: `_MAX_VALUES` is the maximum total size in bytes of a job's values.
 _MAX_VALUE, _MAX_VALUES = 1024, 16 << 20
 #: Assumed duration of a unit in seconds, until a duration has been measured.
 _UNIT_SECONDS = 1.0
-#: Lease time in seconds that is added to a unit's timeout for uploading outputs, and lease time without a timeout.
+#: Time in seconds for uploading outputs, which the lease of a unit allows in addition to the unit's timeout.
+#: `_FOREVER_SECONDS` is the duration of the lease if the unit has no timeout.
 _UPLOAD_SECONDS, _FOREVER_SECONDS = 3600.0, 366 * 86400.0
 
 
