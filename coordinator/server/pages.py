@@ -45,6 +45,8 @@ TYPES = {
 }
 #: Suffixes of compressed files from the build, by content encoding. The smallest file comes first.
 COMPRESSED = {"br": ".br", "gzip": ".gz"}
+#: Page at the path /.
+HOME = "cluster.html"
 #: Prefixes of the API's paths.
 _API_PATHS = ("/api", "/v1", "/health", "/ready")
 _METHODS = ("GET", "HEAD")
@@ -59,6 +61,7 @@ class Files(StaticFiles):
         self.config_checked = True
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        path = HOME if path == "." else path
         if scope["method"] not in _METHODS:
             await super().get_response(path, {**scope, "method": "HEAD"})  # raises 404 if the page does not exist
             raise HTTPException(405)

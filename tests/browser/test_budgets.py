@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser.conftest import DESKTOP, Open
 from tests.integration.live import Live
 
-PAGES = ("/", "/collatz.html", "/kinds.html", "/cluster.html")
+PAGES = ("/index.html", "/collatz.html", "/kinds.html", "/cluster.html")
 SECONDS = 8
 #: Returns the time of the first paint, the URLs requested before it, and uncompressed files larger than a packet.
 FIRST_VISIT = """() => {

@@ -51,7 +51,7 @@ def job(pages: Live) -> str:
 @pytest.fixture
 def desk(open_page: Open, job: str) -> Page:
     """Open the job with desktop size, and wait until replica 0 is loaded."""
-    page = open_page(f"/#job={job}", viewport=DESK)
+    page = open_page(f"/index.html#job={job}", viewport=DESK)
     loaded(page, 0)
     return page
 
@@ -123,7 +123,7 @@ def hash_of(page: Page, *names: str) -> dict[str, str]:
 
 def opened_form(open_page: Open) -> tuple[Page, Locator]:
     """Open the page as a first visitor and unfold the form."""
-    page = open_page("/", viewport=DESK)
+    page = open_page("/index.html", viewport=DESK)
     page.get_by_role("button", name="Your own program").click()
     form = page.locator(".program-form")
     expect(form).to_be_visible()
@@ -131,7 +131,7 @@ def opened_form(open_page: Open) -> tuple[Page, Locator]:
 
 
 def test_a_first_visit_sees_a_run_that_plays(open_page: Open, pages: Live) -> None:
-    page = open_page("/", viewport=DESK)
+    page = open_page("/index.html", viewport=DESK)
     page.get_by_role("button", name="Pause").click()  # the playback takes ten seconds
     created = int(counter(page, "created"))
     assert 40 <= created <= 152  # between the number of roots and the total number of threads
@@ -155,7 +155,7 @@ def test_a_first_visit_sees_a_run_that_plays(open_page: Open, pages: Live) -> No
 
 
 def test_a_preset_runs_at_a_click(open_page: Open, pages: Live) -> None:
-    page = open_page("/", viewport=DESK, reduced_motion="reduce")
+    page = open_page("/index.html", viewport=DESK, reduced_motion="reduce")
     expect(page.get_by_role("button", name="Play")).to_be_visible()  # users who prefer reduced motion see no playback
     page.get_by_role("button", name="Few big tasks").click()
     loaded(page, 0)
@@ -167,7 +167,7 @@ def test_a_preset_runs_at_a_click(open_page: Open, pages: Live) -> None:
 
 def test_a_job_that_is_not_there_is_told(open_page: Open, pages: Live) -> None:
     asked: list[str] = []
-    page = open_page("/#job=ffffffffffffffff", viewport=DESK)
+    page = open_page("/index.html#job=ffffffffffffffff", viewport=DESK)
     page.on("request", lambda request: asked.append(request.url))
     expect(page.get_by_role("alert")).to_contain_text("There is no job ffffffffffffffff")
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
@@ -221,7 +221,7 @@ def test_what_is_too_big_is_told_before_and_refused_after(open_page: Open) -> No
 
 def test_progress_is_seen_and_a_job_can_be_cancelled(open_page: Open, pages: Live) -> None:
     big = pages.submit("thread", {"replicas": 1_000_000, "seed": 3})
-    page = open_page(f"/#job={big}", viewport=DESK)
+    page = open_page(f"/index.html#job={big}", viewport=DESK)
     expect(page.get_by_role("progressbar")).to_be_visible()
     expect(page.locator(".metrics")).to_contain_text("so far", timeout=60_000)  # the partial result is displayed
     expect(page.locator(".histogram canvas")).to_be_visible()
@@ -238,7 +238,7 @@ def test_a_job_that_was_cancelled_before_it_began_waits_for_nothing(open_page: O
     first = pages.submit("thread", {"replicas": 1_000_000, "seed": 4})
     body = {"type": "thread", "parameters": PROGRAM, "after": [first]}
     never = pages.post("/api/submit", body).json()["job_id"]
-    page = open_page(f"/#job={never}", viewport=DESK)
+    page = open_page(f"/index.html#job={never}", viewport=DESK)
     expect(page.get_by_role("status").filter(has_text="The picture appears when the result is ready")).to_be_visible()
     pages.post(f"/api/jobs/{never}/cancel")
     pages.post(f"/api/jobs/{first}/cancel")
@@ -341,7 +341,7 @@ def test_a_deadlock_is_shown(open_page: Open, pages: Live) -> None:
         },
     )
     result = pages.result(held)["cells"][0]
-    page = open_page(f"/#job={held}", viewport=DESK)
+    page = open_page(f"/index.html#job={held}", viewport=DESK)
     loaded(page, 0)
     page.get_by_role("button", name="Deadlocked").click()
     loaded(page, result["examples"]["deadlocked"]["replica"])
@@ -471,7 +471,7 @@ def test_two_policies_on_the_same_seed(desk: Page, pages: Live, job: str) -> Non
 def test_cells_of_one_job_are_compared_without_another(open_page: Open, pages: Live) -> None:
     sweep = pages.submit("thread", {**PROGRAM, "scheduler": ["fifo", "work_stealing"], "cores": [2, 4], "replicas": 50})
     pages.result(sweep)
-    page = open_page(f"/#job={sweep}", viewport=DESK)
+    page = open_page(f"/index.html#job={sweep}", viewport=DESK)
     loaded(page, 0)
     # A click on the chart opens a cell: here the last point of the upper line, with 4 cores.
     canvas = page.locator(".sweep canvas")
@@ -487,7 +487,7 @@ def test_cells_of_one_job_are_compared_without_another(open_page: Open, pages: L
 
 
 def test_a_view_has_an_address(open_page: Open, job: str) -> None:
-    view = f"/#job={job}&replica=5&from=200&to=900&a=300&b=500&pick=T0&color=wait&critical=1&tab=statistics"
+    view = f"/index.html#job={job}&replica=5&from=200&to=900&a=300&b=500&pick=T0&color=wait&critical=1&tab=statistics"
     page = open_page(view, viewport=DESK)
     loaded(page, 5)
     expect(page.locator(".details")).to_contain_text("Thread-0")
@@ -621,7 +621,7 @@ def test_wheel_zooms_where_the_pointer_is(desk: Page) -> None:
 
 
 def test_axe_finds_nothing(open_page: Open, job: str) -> None:
-    page = open_page(f"/#job={job}&pick=T0&color=stolen", viewport=DESK)
+    page = open_page(f"/index.html#job={job}&pick=T0&color=stolen", viewport=DESK)
     loaded(page, 0)
     for tab in ("Tree", "Log", "Statistics"):
         page.get_by_role("tab", name=tab).click()
@@ -641,7 +641,7 @@ def clean(page: Page, part: str) -> None:
 
 
 def test_a_phone_shows_the_picture_first(open_page: Open, job: str) -> None:
-    page = open_page(f"/#job={job}", viewport=PHONE, has_touch=True, is_mobile=True)
+    page = open_page(f"/index.html#job={job}", viewport=PHONE, has_touch=True, is_mobile=True)
     loaded(page, 0)
     settled(page)
     assert overflow(page) == 0

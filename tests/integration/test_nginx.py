@@ -470,6 +470,7 @@ def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: in
 def test_pages_have_types_and_nothing_from_elsewhere() -> None:
     with web() as (pages, _):
         page = fetch.get(pages)
+        assert page.text == fetch.get(f"{pages}/cluster.html").text
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//(?!127\.0\.0\.1)", page.text)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]* src=)", page.text)

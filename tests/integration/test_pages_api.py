@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Start two coordinators that serve a page, and two workers with one lane each."""
     site = tmp_path_factory.mktemp("site")
     (site / "assets").mkdir()
-    (site / "index.html").write_text("<!doctype html><title>Threads</title>")
+    (site / "cluster.html").write_text("<!doctype html><title>Cluster</title>")
     (site / "assets" / "a-1.js").write_text("export {};")
     folder = tmp_path_factory.mktemp("cluster")
     with running(folder, workers=2, lanes=1, coordinators=2, PAGES_DIR=str(site)) as live:
@@ -48,7 +48,7 @@ def data(cluster: Live, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_the_pages_are_served_beside_the_api(cluster: Live) -> None:
     page = fetch.get(cluster.url())
-    assert page.status_code == 200 and "Threads" in page.text
+    assert page.status_code == 200 and "Cluster" in page.text
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
     assert "immutable" in fetch.get(cluster.url() + "/assets/a-1.js").headers["cache-control"]
     until(lambda: cluster.get("/api/status")["workers"]["live"] == 2)

@@ -88,6 +88,11 @@ def test_a_page_has_its_type_and_the_fronts_headers(client: Client, path: str, k
     assert answer.headers["cache-control"] == ("public, max-age=31536000, immutable" if lasting else "no-cache")
 
 
+def test_the_first_page_is_the_cluster_page(client: Client) -> None:
+    assert client.get("/").text == client.get("/cluster.html").text
+    assert "<title>Threads" in client.get("/index.html").text
+
+
 def test_the_address_of_the_documentation_gets_its_slash(client: Client) -> None:
     """Links on the documentation's pages are relative."""
     answer = client.get("/docs")
@@ -234,7 +239,7 @@ def test_a_folder_may_come_later(tmp_path: Path) -> None:
     late = Client(app.create(chosen))
     assert late.get("/").status_code == 404
     (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "index.html").write_text("here")
+    (tmp_path / "dist" / "cluster.html").write_text("here")
     assert late.get("/").text == "here"
 
 

@@ -214,6 +214,7 @@ def test_the_log_names_a_request_by_its_id(api: Served, capfd: pytest.CaptureFix
 
 def test_a_path_of_no_page_is_a_404_for_every_method(tmp_path: Any) -> None:
     (tmp_path / "index.html").write_text("here")
+    (tmp_path / "cluster.html").write_text("here")
     (tmp_path / "kinds.html").write_text("here")
     pages = Pages(app.create(Settings(pages_dir=str(tmp_path), redis_url="redis://127.0.0.1:1/0", metrics_port=0)))
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"):

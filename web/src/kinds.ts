@@ -35,7 +35,7 @@ export interface PageEntry {
 
 export const KINDS: Readonly<Record<string, KindEntry>> = {
   thread: {
-    page: { name: "threads", address: "/", title: "Threads" },
+    page: { name: "threads", address: "/index.html", title: "Threads" },
     mainParameters: ["thread_count", "max_depth", "replicas", "cores", "scheduler", "seed"],
     technicalParameters: ["batch_size"],
     resultValues: [

@@ -156,7 +156,7 @@ function PictureMessage({ loading }: { loading: boolean }) {
         {job && allowedVerbs(job).includes("retry") && (
           <Button onClick={() => void performVerb(job.job_id, "retry")}>Retry</Button>
         )}
-        {!coming && <a href="/">Show the example</a>}
+        {!coming && <a href="/index.html">Show the example</a>}
       </div>
     </div>
   );
