@@ -26,7 +26,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that new scripts are checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
+.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts soak web web-test openapi proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -91,6 +91,9 @@ kubernetes-test: setup ## test the cluster on the Kubernetes of KUBECONFIG; skip
 chaos: setup ## inject random faults for MINUTES=60; SEED=7 repeats a run, FAULTS=network,kill,exhaust selects faults
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PLAN),--plan)
+
+many-starts: setup ## start STARTS=8 local clusters at once, and check that all are ready with different ports
+	STARTS=$(or $(STARTS),8) $(PYTEST) tests/integration/test_local_cluster.py -k at_once
 
 soak: setup ## check that memory does not grow under steady load for MINUTES=30
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))

@@ -21,11 +21,11 @@ system is neither Linux nor macOS.
             GPU_ENABLED=true installs CuPy, and fails without a GPU.
               --port P       port of the API (default: 3000, or the next free port)
               --workers N    start N CPU workers that share the cores (default: 1)
-              --runner       also start a runner of programs (cluster run -- COMMAND). All API calls then require a token,
-                             which the cluster command of this folder finds. Programs run as your user: docs/operations.md
+              --no-runner    start no runner of programs (cluster run -- COMMAND). With a runner, programs run as your
+                             user, and API calls need a token, which the cluster command of this folder finds
               --once         run the two sample jobs, print their results, and stop. With --json, or if stdout is not a
                              terminal, print each result as a JSON object
-              --no-samples   do not run the sample jobs
+              --no-samples   do not submit the sample jobs at the first start
 
 More machines for the local cluster, without Docker or Kubernetes. They connect to this machine (docs/hosts.md).
   invite    print a command with which one machine can join the cluster once
@@ -111,7 +111,7 @@ check_local_options() {
     case $1 in
       --port) number --port "${2:-}" 1 65535 && shift ;;
       --workers) number --workers "${2:-}" 1 64 && shift ;;
-      --once | --no-samples | --runner) ;;
+      --once | --no-samples | --runner | --no-runner) ;;
       --json) json=yes ;;
       *) wrong "local has no option '$1'." ;;
     esac

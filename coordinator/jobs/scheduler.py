@@ -337,7 +337,7 @@ def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None
         return explain_unserved(queue, fleet)
     if not fleet.workers.get(Device.RUNNER):
         return (
-            f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local --runner,"
+            f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local,"
             " docker --runner, or on Kubernetes the component runner"
         )
     closest = requirements.nearest(needed, fleet.runners.items())

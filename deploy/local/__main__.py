@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     run = verbs.add_parser("run")
     run.add_argument("--port", type=int)
     run.add_argument("--workers", type=int, default=1)
-    for flag in ("--once", "--json", "--no-samples", "--runner"):
+    for flag in ("--once", "--json", "--no-samples", "--runner", "--no-runner"):
         run.add_argument(flag, action="store_true")
     verbs.add_parser("stop")
     verbs.add_parser("status")
@@ -64,7 +64,7 @@ def run_command(given: argparse.Namespace) -> int:
         wanted = commands.ClusterOptions(
             port=given.port,
             workers=given.workers,
-            runner=given.runner,
+            runner=not given.no_runner,
             once=given.once,
             as_json=given.json,
             samples=not given.no_samples,

@@ -9,8 +9,18 @@ from collections import Counter
 from datetime import datetime
 from typing import NoReturn
 
-from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision, user_contexts
+from deploy.local import (
+    admin_token,
+    port_list,
+    processes,
+    program_logs,
+    runner_token,
+    secrets_key,
+    supervision,
+    user_contexts,
+)
 from deploy.local.api import Api
+from deploy.local.joining import https_coordinator
 from deploy.local.listeners import HandOver
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, CommandError, say
 from deploy.local.processes import Run
@@ -19,7 +29,7 @@ from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
 from jobs.store.server import connection
 
-#: Maximum number of seconds until all workers are ready. The first start compiles the kernels.
+#: Maximum number of seconds until all workers and runners are ready.
 READY_SECONDS = 300.0
 #: Timeout in seconds of one readiness check. The port accepts connections before the coordinator is running.
 READY_TIMEOUT_SECONDS = 1.0
@@ -29,8 +39,10 @@ MAX_EXITS = 3
 REPEAT_SECONDS = 15.0
 #: Interval in seconds between checks for programs that have exited.
 POLL_SECONDS = 2.0
-#: File names of the web pages. The empty name is the index page.
-PAGES = ("", "collatz.html", "kinds.html", "cluster.html")
+#: The `cluster` command of this checkout.
+CLUSTER = ".venv/bin/cluster"
+#: Small language model that the start text offers, 0.6 GB.
+MODEL = "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf"
 #: File from which clients read the URL of the running cluster.
 ADDRESS = LOCAL_FOLDER / "url"
 
@@ -43,6 +55,7 @@ class LocalCluster:
         self.run = Run.new(LOCAL_FOLDER)
         self.api = Api(settings, shape.port)
         # If a GPU is broken, the cluster starts anyway, unless GPU_ENABLED=true.
+        self._grpc_port = settings.grpc_port
         self._token_needed = shape.runner or exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
         self._secrets_key = ",".join(settings.secrets_keys())
@@ -68,7 +81,8 @@ class LocalCluster:
     def __exit__(self, *_: object) -> None:
         for number in STOP_SIGNALS:
             signal.signal(number, self._hurry)
-        ADDRESS.unlink(missing_ok=True)
+        for file in (ADDRESS, port_list.FILE):
+            file.unlink(missing_ok=True)
         say("Stopping ...")
         if self._hand_over:
             self._hand_over.close()
@@ -99,9 +113,21 @@ class LocalCluster:
                 said, said_at = missing, now
             self._check_programs()
             time.sleep(0.1)
+        port_list.write(self.list_ports())
         ADDRESS.write_text(f"{self.api.url}\n")
         user_contexts.keep_local(self.api.url)
         say(f"Ready after {time.monotonic() - started:.1f} s: {self.api.url}")
+
+    def list_ports(self) -> dict[str, int]:
+        """Return all ports that processes of this cluster use, by name."""
+        https = https_coordinator.load_endpoint()
+        return {
+            "API and pages": self.shape.port,
+            "Redis": self.shape.redis_port,
+            "metrics": self.shape.metrics_port,
+            "gRPC": self._grpc_port,
+            https_coordinator.PORT_NAME: https.port if https else 0,
+        }
 
     def _missing(self) -> str | None:
         """Describe which parts of the cluster are not ready. Return None if all parts are ready."""
@@ -118,9 +144,7 @@ class LocalCluster:
         except (OSError, ValueError, *connection.Unreachable):
             return "Waiting for the coordinator's status."
         wanted = self.shape.workers - self.shape.gpus * (not self._gpus_needed)
-        return (
-            None if ready >= wanted else f"{ready} of {wanted} workers are ready. The first start compiles the kernels."
-        )
+        return None if ready >= wanted else f"{ready} of {wanted} workers and runners are ready."
 
     def _check_programs(self) -> None:
         """Report programs that exited. Raises CommandError if supervisord exited, or if a program exits repeatedly."""
@@ -148,14 +172,7 @@ class LocalCluster:
 
     def stay(self) -> NoReturn:
         """Wait until a signal raises StopRequested. Raises CommandError if supervisord exits first."""
-        url = self.api.url
-        say(f"""
-The cluster is up: {url}   (API description: {url}/api/docs)
-{self._pages()}
-  .venv/bin/cluster status
-  .venv/bin/cluster submit collatz --start-number 1 --number-count 1000000000 --wait
-  .venv/bin/cluster submit thread --seed 1 --wait{self._first_program()}
-Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
+        say("\n".join(self.describe_start()))
         assert self._supervisor is not None
         while (code := self._supervisor.poll()) is None:
             self._say_exits()
@@ -163,15 +180,40 @@ Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
         tail = program_logs.read_tail(program_logs.SUPERVISOR)
         raise CommandError(FAILED, f"supervisord exited unexpectedly with code {code}.\n{tail}")
 
-    def _first_program(self) -> str:
-        return "\n  .venv/bin/cluster run -- echo hello" if self.shape.runner else ""
+    def describe_start(self) -> list[str]:
+        """Return the lines that tell a new user what to do first, and where everything is."""
+        return [
+            "",
+            "The cluster is up. Begin in a second terminal, in this folder:",
+            *(f"  {purpose:<16}{command}" for purpose, command in self._first_commands().items()),
+            self._pages(),
+            *self._describe_kernels(),
+            f"Ports: {port_list.describe()}",
+            f"State: {CLUSTER} status   Logs: .cluster/logs   Stop: Ctrl-C here, or ./deploy-cluster.sh stop",
+        ]
+
+    def _first_commands(self) -> dict[str, str]:
+        """Return the commands for the first use of each part of the cluster, by their purpose."""
+        kernels = {"submit a kind:": f"{CLUSTER} submit collatz --start-number 1 --number-count 1e9 --wait"}
+        if not self.shape.runner:
+            return kernels
+        download = f"{CLUSTER} model download qwen --source {MODEL} --wait"
+        return {
+            "run a program:": f"{CLUSTER} run --no-files -- echo hello",
+            **kernels,
+            "serve a model:": f"{download} && {CLUSTER} serve qwen --wait",
+        }
+
+    def _describe_kernels(self) -> list[str]:
+        """Return a line about the kinds whose kernels workers are compiling, or nothing if there are none."""
+        workers = self.api.get("/api/workers")["workers"]
+        kinds = " and ".join(sorted({kind for worker in workers for kind in worker.get("compiling", ())}))
+        return [f"Workers are compiling {kinds}; jobs of these kinds start after that."] if kinds else []
 
     def _pages(self) -> str:
         if not self.shape.pages:
             return "The web pages are missing because their build failed; run deploy/pages.sh to see the error."
         if self._token_needed:
             code = self.api.post("/api/login-codes")
-            return (
-                f"Pages: {self.api.url}{code['path']}   (valid for one login; new link: .venv/bin/cluster login --link)"
-            )
-        return "Pages: " + "  ".join(f"{self.api.url}/{page}" for page in PAGES)
+            return f"Pages: {self.api.url}{code['path']}   (logs in once; new link: {CLUSTER} login --link)"
+        return f"Pages: {self.api.url}/"

@@ -15,7 +15,7 @@ import psutil
 
 from coordinator.secrets import keys
 from coordinator.server import client_address
-from deploy.local import processes, samples, shape
+from deploy.local import processes, redis_server, samples, shape
 from deploy.local.cluster import ADDRESS, LocalCluster
 from deploy.local.outcome import (
     FAILED,
@@ -59,36 +59,43 @@ class ClusterOptions:
 
 
 def run(wanted: ClusterOptions) -> int:
-    """Start a local cluster, compute the sample jobs, and wait for a signal. Return the exit code.
+    """Start a local cluster, and wait for a signal. Return the exit code.
 
-    With `once`, stop after the samples.
+    The first start submits the sample jobs. With `once`, compute them, print their results and stop.
     """
     raise_on_stop_signals()
     settings = load()
     check_exposure(settings)
     up = False
     try:
-        with hold_cluster_lock(), LocalCluster(settings, _plan(settings, wanted)) as cluster:
+        is_first = not redis_server.has_data(LOCAL_FOLDER / "redis")
+        with hold_cluster_lock(), LocalCluster(settings, plan_cluster(settings, wanted)) as cluster:
             _announce(cluster.shape)
             cluster.wait_ready()
-            done = _compute_samples(cluster, wanted)
             if wanted.once:
-                return OK if done else FAILED
+                return OK if _compute_samples(cluster, wanted) else FAILED
+            if is_first and wanted.samples:
+                samples.submit_in_background(cluster.run, cluster.api.url)
             up = True
             cluster.stay()
     except StopRequested:
         return OK if up else INTERRUPTED
 
 
-def _plan(settings: Settings, wanted: ClusterOptions) -> shape.Shape:
-    return shape.plan(settings, wanted.port, wanted.workers, runner=wanted.runner)
+def plan_cluster(settings: Settings, wanted: ClusterOptions) -> shape.Shape:
+    """Plan the parts of the cluster. If no runner can start on this machine, print why and leave it out."""
+    has_runner = wanted.runner and not wanted.once
+    if has_runner and (why := shape.runner_obstacle()):
+        say(f"The cluster starts without a runner of programs: {why}.")
+        has_runner = False
+    return shape.plan(settings, wanted.port, wanted.workers, runner=has_runner)
 
 
 def _compute_samples(cluster: LocalCluster, wanted: ClusterOptions) -> bool:
     """Compute the sample jobs that the user requested. Return False if one of them fails."""
     began = time.monotonic()
-    as_json = wanted.once and (wanted.as_json or not sys.stdout.isatty())
-    kept = "./deploy-cluster.sh local, and then " if wanted.once else ""
+    as_json = wanted.as_json or not sys.stdout.isatty()
+    kept = "./deploy-cluster.sh local, and then "
     several = samples.SAMPLES if wanted.samples else ()
     done = [samples.submit(cluster.run, cluster.api.url, sample, as_json=as_json, kept=kept) for sample in several]
     if several:

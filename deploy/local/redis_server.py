@@ -72,6 +72,11 @@ def read_header(data: Path) -> Header | None:
     return Header(found[1], found[2].decode().capitalize(), found[3].decode()) if found else None
 
 
+def has_data(data: Path) -> bool:
+    """Return True if a cluster has stored jobs in the Redis folder `data`."""
+    return (data / "appendonlydir").exists()
+
+
 def can_read(server: str, header: Header) -> bool:
     """Return True unless the server's checker rejects an empty RDB file of this format."""
     with tempfile.NamedTemporaryFile(suffix=".rdb") as file:

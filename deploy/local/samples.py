@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -67,6 +68,17 @@ def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "")
     else:
         _show(job, sample, kept)
     return bool(code == 0 and job.get("state") == "done")
+
+
+def submit_in_background(run: Run, url: str) -> None:
+    """Submit the sample jobs without waiting for them, so that the pages of a new cluster show jobs."""
+
+    def submit_all() -> None:
+        for sample in SAMPLES:
+            command = run.command(".venv/bin/cluster", "submit", *sample.arguments, CLUSTER_URL=url)
+            subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=False)
+
+    threading.Thread(target=submit_all, name="samples", daemon=True).start()
 
 
 def call(command: list[str]) -> tuple[int, str]:

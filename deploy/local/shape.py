@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,17 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
         pages=_pages(settings),
         listeners=taken,
     )
+
+
+def runner_obstacle() -> str:
+    """Return the reason why no runner can start on this machine, or an empty string."""
+    from runner.programs import processes  # import only for clusters with a runner
+
+    if not sys.platform.startswith("linux"):
+        return "runners need Linux; the kinds with kernels work here"
+    if not processes.can_list_children():
+        return "runners need /proc/PID/task/PID/children, which this kernel does not have"
+    return ""
 
 
 def check_folder(settings: Settings, runner: bool) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 
 TEXT = (TOP / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-#: `./deploy-cluster.sh local --runner`, which tests/integration/test_local_cluster.py runs; this module uses `Live`.
+#: `./deploy-cluster.sh local`, which tests/integration/test_local_cluster.py runs; this module uses `Live`.
 START, HELLO, FILES, MODEL, RANGE = [text for language, text in BLOCKS if language == "sh"]
 #: The page runs its commands in one shell. Blocks without a language start and stop the cluster.
 QUICKSTART = "".join(
@@ -84,7 +84,7 @@ def shell(block: str, cluster: Live, folder: Path) -> str:
 
 
 def test_the_first_block_starts_a_local_cluster_with_a_runner() -> None:
-    assert START == "./deploy-cluster.sh local --runner\n"
+    assert START == "./deploy-cluster.sh local\n"
 
 
 def test_the_first_program_prints_hello(readme_cluster: Live) -> None:

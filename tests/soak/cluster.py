@@ -104,7 +104,7 @@ def running(folder: Path, **environment: str) -> Iterator[LocalCluster]:
     """Run a cluster of one coordinator and one worker in an empty folder."""
     _copy(folder)
     port = free_port()
-    command = [sys.executable, "-m", "deploy.local", "run", "--no-samples", "--port", str(port)]
+    command = [sys.executable, "-m", "deploy.local", "run", "--no-samples", "--no-runner", "--port", str(port)]
     settings = {"RESULT_TTL": str(RESULT_SECONDS), "METRICS_PORT": "0", **kernels.ENVIRONMENT, **environment}
     with (folder / "said").open("wb") as said:
         starter = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Tests the local cluster's runner, which is off by default, requires tokens and has no Redis password."""
+"""Tests the local cluster's runner, which requires tokens and has no Redis password."""
 
 from __future__ import annotations
 

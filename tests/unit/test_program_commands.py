@@ -241,7 +241,7 @@ def test_a_submission_that_no_runner_fits_is_not_said_to_start_at_once(fake: Ran
 
 
 def test_without_a_runner_it_says_so_at_once_and_waits(fake: Ran, run: Run) -> None:
-    because = "no runner lives; start one with ./deploy-cluster.sh local --runner"
+    because = "no runner lives; start one with ./deploy-cluster.sh local"
     fake.on("GET", UNITS, page(unit("waiting")), page(unit("done")))
     waiting = fake.job("queued", waiting_because=because)
     fake.on("GET", "/api/jobs/j1", waiting, waiting, fake.job("done"))

@@ -288,7 +288,7 @@ def test_a_program_says_what_no_runner_has() -> None:
         place = QueuePosition(before=before)
         return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed=needed) or ""
 
-    assert "start a runner with ./deploy-cluster.sh local --runner" in reason({"gpus": 4})
+    assert "start a runner with ./deploy-cluster.sh local" in reason({"gpus": 4})
     assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes closest, with 2"
     assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes closest, with 1, 8"
     assert reason({"gpus": 2}, a=1, b=2) == f"every runner with gpus 2 is busy; {MACHINE}"

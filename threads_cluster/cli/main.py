@@ -84,7 +84,9 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     if as_json:
         show.json_line(summary)
         return
-    show.status(summary, cluster.url)
+    from threads_cluster.client import checkouts  # import only here, so that --help does not load pydantic
+
+    show.status(summary, cluster.url, checkouts.ports_of(cluster.url))
     if not summary["workers"]["live"]:
         show.say("No live workers; jobs stay queued. See: cluster workers, and the workers' logs")
     elif not any(summary["jobs"].values()):

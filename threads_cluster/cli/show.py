@@ -705,7 +705,8 @@ _WORKERS: Columns = {
 }
 
 
-def status(summary: Mapping[str, Any], url: str) -> None:
+def status(summary: Mapping[str, Any], url: str, ports: str = "") -> None:
+    """Print numbers of workers and jobs. `ports` lists the ports of a local cluster."""
     workers = summary["workers"]
     by_device = [
         f"{sum(states.values())} {device}" for device, states in workers.items() if device in ("cpu", "gpu", "runner")
@@ -718,6 +719,7 @@ def status(summary: Mapping[str, Any], url: str) -> None:
     pairs(
         {
             "cluster": f"{url}, version {summary['version']}",
+            "ports": ports,
             "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
             "desired": ", ".join(needed),
             "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",

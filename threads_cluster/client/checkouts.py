@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,10 @@ class Checkout:
             "choose another cluster with --context NAME (see cluster context list) or CLUSTER_URL"
         )
 
+    def ports(self) -> str:
+        """Return the names and numbers of all ports that the local cluster uses, or an empty string."""
+        return self._text("ports").replace(":", "").replace("\n", ", ")
+
     def _text(self, name: str) -> str:
         """Return the text of a file in the folder, or an empty string if the file does not exist."""
         try:
@@ -92,6 +97,13 @@ class Checkout:
 def own() -> Checkout:
     """Return the checkout that contains this client."""
     return Checkout(settings.LOCAL_FOLDER)
+
+
+def ports_of(url: str) -> str:
+    """Return the names and numbers of the ports that this checkout's cluster uses, or "" for another cluster."""
+    with contextlib.suppress(Misconfigured):
+        return own().ports() if url == own().url() else ""
+    return ""
 
 
 def _unreadable(error: OSError) -> Misconfigured:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordinator import __main__ as coordinator
+from deploy.local import port_list
 from deploy.local.joining import authority
 from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, override_settings
@@ -29,6 +30,8 @@ FILE = LOCAL_FOLDER / "door.json"
 LOOPBACK = "127.0.0.1"
 #: Interval in seconds at which the file is read again.
 _AGAIN_SECONDS = 2.0
+#: Name of the port in the list of ports.
+PORT_NAME = "HTTPS for joined machines"
 
 
 class Endpoint(NamedTuple):
@@ -53,6 +56,7 @@ def store_endpoint(port: int, names: Sequence[str]) -> None:
     new = FILE.with_suffix(".new")
     new.write_text(json.dumps({"port": port, "names": list(names)}))
     new.replace(FILE)
+    port_list.add(PORT_NAME, port)
 
 
 def _renew_certificate(door: Endpoint) -> None:

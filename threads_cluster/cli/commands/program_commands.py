@@ -46,7 +46,7 @@ Examples:
 The program starts in a copy of this folder, with an empty stdin. Only files that changed since the last run are
 uploaded. CLUSTER_JOB_ID, CLUSTER_UNIT and CLUSTER_ATTEMPT identify the run. Variables of this shell are passed only
 with --env. A terminal skips output that arrives too fast; a file or pipe receives all output.
-This command needs a runner, such as ./deploy-cluster.sh local --runner starts, and a token with the scope run.
+This command needs a runner, such as ./deploy-cluster.sh local starts, and a token with the scope run.
 Without a suitable runner, it uploads nothing and fails, unless --queue lets it wait for one.
 
 \b

@@ -188,7 +188,7 @@ function listComponents(): ComponentStatus[] {
       name: "Runners",
       state: runners.some(acceptsWork) ? "up" : runners.length ? "draining" : "queued",
       word: describeLive(runners),
-      text: runners.length ? "" : "programs wait until you start a runner: ./deploy-cluster.sh local --runner",
+      text: runners.length ? "" : "programs wait until you start a runner: ./deploy-cluster.sh local",
     },
   ];
 }

@@ -100,7 +100,7 @@ function NoServices() {
       </p>
       <pre>
         {[
-          "./deploy-cluster.sh local --runner",
+          "./deploy-cluster.sh local",
           "cluster serve model.gguf --name chat --wait",
           `curl -s ${location.origin}/v1/chat/completions -H "Authorization: Bearer $TOKEN" \\`,
           "    -H 'Content-Type: application/json' \\",

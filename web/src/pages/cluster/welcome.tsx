@@ -61,7 +61,7 @@ function KindCard({ kind: { type, summary, example } }: { kind: Kind }) {
       {!served && (
         <p class="small soft">
           {programs
-            ? "The job waits until you start a runner: ./deploy-cluster.sh local --runner"
+            ? "The job waits until you start a runner: ./deploy-cluster.sh local"
             : "The job waits until you start a worker"}
         </p>
       )}
