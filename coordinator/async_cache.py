@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 #: Minimum interval in seconds between two reads of a key by `refresh`.
 REFRESH_SECONDS = 0.1
-#: Maximum number of cache entries, and seconds until an entry expires.
+#: Maximum number of cache entries.
+#: Seconds until a cache entry expires.
 MAX_ENTRIES, KEEP_SECONDS = 10_000, 60.0
 
 Value = TypeVar("Value")
@@ -19,7 +20,7 @@ Value = TypeVar("Value")
 
 @dataclass(kw_only=True, eq=False)
 class _Entry(Generic[Value]):
-    #: Start time of the last successful read, and the value that it returned.
+    #: Start time of the last successful read, with the value that was read.
     last: tuple[float, Value] | None = None
     #: Start time of the last read, successful or not.
     started: float = 0.0

@@ -14,7 +14,8 @@ from jobs.store.artifacts import Artifact, Artifacts
 from threads_protocol.numbers import short
 
 _PATTERN = re.compile(r"(?:(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,47}):)?(?P<device>disk|dram|cpu|gpu(?:0|[1-9][0-9]?))")
-#: Device kinds that store files, and device kinds on which engines compute.
+#: Device kinds that store files.
+#: Device kinds on which engines compute.
 STORAGE_DEVICES, COMPUTE_DEVICES = ("disk", "dram"), ("gpu", "cpu")
 #: Name prefix of holders that keep an artifact at a location.
 HOLDER_PREFIX = "place:"

@@ -38,9 +38,9 @@ ADVICE = (
     "the `cluster` command in the cluster's checkout has one. For other clients, create one there with `cluster token"
     " create NAME` and store it with `cluster login URL`; for a browser, print a link with `cluster login --link`"
 )
-#: Initial limits of the guests' tenant: queued and running jobs, and bytes of their parameters and results.
+#: Initial limits of the guests' tenant.
 LIMITS = Tenant(name=GUEST_TENANT, max_jobs=1000, max_stored_bytes=64 << 20)
-#: Headers of requests with another credential, from browsers, and from reverse proxies.
+#: Request headers of browsers, of reverse proxies, and of clients with another credential.
 _REFUSED_HEADERS = (
     "authorization",
     "x-api-key",
@@ -55,7 +55,7 @@ _REFUSED_HEADERS = (
 
 
 def require_token(principal: Principal, field: str, purpose: str = "") -> None:
-    """Raise Forbidden if the principal is a guest. `purpose` is what needs a token, by default the field itself."""
+    """Raise Forbidden if the principal is a guest. The error message names `purpose`, or else the field."""
     if principal == GUEST:
         raise errors.Forbidden(f"{purpose or field} needs a token; {ADVICE}", field=field)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Actor
 
-#: Tenant of the jobs that guests submit. No token belongs to it.
+#: Tenant of the jobs that guests submit. No token belongs to this tenant.
 GUEST_TENANT = "guest"
 #: Token ID that represents CLUSTER_TOKEN. IDs of API tokens never contain a dash.
 BOOTSTRAP = "cluster-token"

@@ -108,7 +108,7 @@ class Blobs:
         while not (known := files.store_id()):
             if time.monotonic() > deadline:
                 raise WrongStore(
-                    "another coordinator has not finished creating the artifact store; start this one again"
+                    "another coordinator has not finished creating the artifact store; start this coordinator again"
                 )
             time.sleep(0.1)
         self._compare(known, self._marker())

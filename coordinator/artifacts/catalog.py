@@ -25,12 +25,15 @@ from threads_protocol.numbers import short
 
 #: Suffixes of weight files that can contain code.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
-#: URL schemes of model sources, and maximum size in bytes of the file that describes a model.
+#: URL schemes of model sources.
 SCHEMES = ("https://", "http://", "hf://", "s3://")
+#: Maximum size in bytes of the file that describes a model.
 _MAX_ABOUT = 16 << 10
 #: Name prefixes of data chunks and running batches, which are not models.
 CHUNK, BATCH = "chunk-", "batch-"
-#: Maximum size in bytes of a parsed manifest, number of cached models, and number of concurrent reads.
+#: Maximum size in bytes of a parsed manifest.
+#: Maximum number of cached models.
+#: Maximum number of concurrent reads.
 _MAX_MANIFEST, _KEPT, _AT_ONCE = 256 << 10, 10_000, 8
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")

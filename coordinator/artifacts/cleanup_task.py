@@ -9,7 +9,8 @@ from jobs.store.server import connection
 
 #: Interval in seconds between two runs.
 INTERVAL_SECONDS = 10.0
-#: Maximum numbers per run: artifacts to check, and batches of objects to delete.
+#: Maximum number of artifacts to check per run.
+#: Maximum number of deleted batches of objects per run.
 _ARTIFACTS, _REPEATS = 100, 20
 #: Number of failed deletions after which a run stops.
 _TROUBLES = 10

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
-#: Thread pools for short operations, and for operations that verify files of up to 64 GiB.
+#: Thread pool for short operations.
 _BOUNDED = ThreadPoolExecutor(12, "artifact-bytes")
+#: Thread pool for operations that verify files of up to 64 GiB.
 _WHOLE = ThreadPoolExecutor(4, "artifact-files")
 
 

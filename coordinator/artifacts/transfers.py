@@ -27,7 +27,7 @@ class MissingUploads:
     """Requested files that the tenant has not uploaded."""
 
     missing: list[str]
-    #: Numbers of the parts already stored, by the SHA-256 of an unfinished file.
+    #: Numbers of the stored parts, keyed by the SHA-256 of the unfinished file.
     parts: dict[str, list[int]]
 
 

@@ -21,7 +21,8 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Minimum number of digits of an abbreviated artifact ID, and number of digits of a full ID.
+#: Minimum number of digits of an abbreviated artifact ID.
+#: Number of digits of a full artifact ID.
 SHORTEST, _WHOLE = 8, 64
 _DIGITS = re.compile(r"[0-9a-f]{8,64}")
 _MISSING = "ARTIFACT_URL for every coordinator, such as file:///data/artifacts (docs/artifacts.md)"

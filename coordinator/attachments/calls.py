@@ -17,7 +17,8 @@ from jobs.store.attachments import MAX_BYTES
 MOST_BODY = 128 << 10
 #: Maximum time in seconds that a call waits.
 MOST_SECONDS = 20.0
-#: Maximum number of arguments of a command, and maximum size of all arguments in bytes.
+#: Maximum number of arguments of a command.
+#: Maximum total size in bytes of a command's arguments.
 _MOST_WORDS, _MOST_COMMAND = 1000, 32 << 10
 
 AttachmentId = Annotated[

@@ -14,10 +14,12 @@ from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Number of entries that Redis keeps with AUDIT_FILE, and without it; and number of surplus entries before a drop.
-#: Surplus entries are dropped together, because each drop adds one entry to the log.
+#: Number of entries that Redis keeps if AUDIT_FILE is set.
+#: Number of entries that Redis keeps if AUDIT_FILE is not set.
+#: Number of surplus entries that are dropped together, because each drop adds one entry to the log.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
-#: Number of entries per write, and maximum number of writes per export.
+#: Number of audit entries per write.
+#: Maximum number of writes per export.
 BATCH, BATCHES = 1000, 50
 
 _GAP = (
@@ -54,7 +56,7 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
         file.append(new.dropped if gap else None, new.entries)
         end = Position(new.entries[-1].seq, new.entries[-1].hash)
     elif new.exported != end.seq:
-        file.sync()  # another process may have been killed before these lines were on disk
+        file.sync()  # a killed process may have written these lines without flushing them to disk
     if new.entries or new.exported != end.seq:
         audit_log.trim(KEPT_EXPORTED, exported=end.seq)
     return len(new.entries)
@@ -68,7 +70,7 @@ def _is_discontinuous(new: Log, end: Position) -> bool:
 
 
 def _first_void(audit_log: AuditLog, file: AuditFile, new: Log, end: Position) -> int | None:
-    """Return the number of the file's first entry that is missing or different in Redis, or None."""
+    """Return the number of the file's first entry that Redis lacks or stores differently, or None."""
     kept = audit_log.up_to(end.seq).entries
     hashes = file.hashes(kept[0].seq) if kept else {}
     differing = (entry.seq for entry in kept if hashes.get(entry.seq) != entry.hash)

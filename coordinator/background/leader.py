@@ -21,9 +21,11 @@ log = logging.getLogger(__name__)
 
 #: Maximum number of cleanup calls to Redis per round.
 _MAX_REPEATS = 50
-#: Minimum number of new ranges before a mark is merged again, and number of rounds between two checks.
+#: Minimum number of new ranges before a mark is merged again.
+#: Number of rounds between two checks of the marks.
 _MERGE_AT, _MERGE_EVERY = 64, 10
-#: Number of rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
+#: Number of rounds between two prunings of usage and unused libraries.
+#: Number of rounds between two recounts of stored bytes.
 PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
 #: Number of rounds between two repairs of the wake-up signals.
 _WAKE_UPS_EVERY = 60

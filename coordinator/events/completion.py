@@ -12,7 +12,8 @@ from threads_protocol.states import TERMINAL
 
 #: Maximum number of recently ended jobs to remember.
 _KEPT = 2000
-#: Seconds before the first check of a job's state in Redis, and between further checks.
+#: Seconds before the first check of a job's state in Redis.
+#: Interval in seconds between further checks of a job's state in Redis.
 DOUBT_SECONDS, AGAIN_SECONDS = 1.0, 5.0
 
 
@@ -53,7 +54,7 @@ class Ends:
         with self._listening(set(ids), ended), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for job in ids if just_seen else ():
-                    if job in self.recent_jobs:  # the job has ended since this replica saw it
+                    if job in self.recent_jobs:  # the job ended after its state was read
                         ended(job)
                 doubt = DOUBT_SECONDS if just_seen else 0.0
                 while not await _is_set(over, doubt):

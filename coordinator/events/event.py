@@ -13,7 +13,8 @@ from jobs.store.events import Entry
 from threads_protocol.states import TERMINAL
 
 Position: TypeAlias = tuple[int, int]
-#: Topics filtered by tenant, and name prefixes of topics filtered by tenant.
+#: Topics that are filtered by tenant.
+#: Prefixes of further topics that are filtered by tenant.
 _MANY, _ONE = ("jobs", "workflows"), ("job:", "workflow:")
 #: Position before the first event.
 START: Position = (0, 0)
@@ -57,7 +58,7 @@ class Event:
 
     @property
     def merges(self) -> str:
-        """Return the key by which a later event replaces this one, or an empty string if no event replaces this one."""
+        """Return the merge key, or an empty string. Of several events with one merge key, only the last is kept."""
         if self.row is not None:
             return self.entity
         if self.workflow:
@@ -115,7 +116,7 @@ def _event(place: bytes, fields: dict[bytes, bytes]) -> Event:
 
 
 def merge_events(events: Iterable[Event]) -> list[Event]:
-    """Return events in order, without the progress events and live records that later events replace."""
+    """Return events in order. Of several progress events or live records about one subject, only the last is kept."""
     replaced: set[str] = set()
     kept = []
     for event in reversed(list(events)):

@@ -25,7 +25,8 @@ OUTAGE_SECONDS = 5.0
 MERGE_SECONDS = 0.25
 #: Number of listeners that are woken before other tasks of the event loop can run.
 _WOKEN = 25
-#: Pause after a delivery, as a multiple of the duration of that delivery, and maximum pause in seconds.
+#: Pause after a delivery, as a multiple of the delivery's duration.
+#: Maximum pause after a delivery in seconds.
 _REST, _LONGEST_REST = 3.0, 1.0
 
 

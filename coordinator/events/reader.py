@@ -14,7 +14,8 @@ from jobs.store.server.connection import RedisError, Unreachable
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of events per read, and milliseconds that a read waits for events.
+#: Maximum number of events per read.
+#: Milliseconds that a read waits for events.
 _COUNT, BLOCK_MS = 1000, 1000
 
 
@@ -47,7 +48,7 @@ class Reader(RedisReader):
             unreadable_entries.SKIPS.note("event", keys.EVENTS, error)
 
     def look(self, place: str) -> str:
-        """Wait up to one second for events after the ID `place`, pass them on, and return the ID of the last one."""
+        """Wait up to one second for events after the ID `place`, deliver them, and return the last event's ID."""
         following = self._events.wait(place, block_ms=BLOCK_MS, count=_COUNT)
         if not following.known:  # the stream was deleted, trimmed, or has lost its last writes in a failover
             log.warning("the event stream no longer has the last event that was read; listeners must reload")

@@ -36,7 +36,7 @@ class Chunk:
         return b"".join(event.frame for event in self.events if not event.id or event.position > place)
 
     def without_progress(self) -> Chunk:
-        """Return a chunk without the events that later events replace."""
+        """Return a copy of the chunk without progress events and live records, because later events replace them."""
         return Chunk([event for event in self.events if not event.merges])
 
 

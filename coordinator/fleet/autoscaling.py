@@ -62,9 +62,9 @@ class Scale:
     """Desired number of workers of one device, with the state for the next calculation. Times are in seconds."""
 
     workers: int
-    #: Time since which fewer workers have been enough, or None if fewer are not enough.
+    #: Start of the period in which fewer workers would have sufficed, or None if all workers are needed.
     calm_since: float | None = None
-    #: Maximum number of workers needed since `calm_since`.
+    #: Maximum number of workers needed in the period that starts at `calm_since`.
     peak: int = 0
     #: Time at which the number was last raised, or None if it was never raised.
     raised_at: float | None = None

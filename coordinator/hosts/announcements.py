@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 #: Service type in the form of RFC 6763. threads_cluster/cli/discovery.py searches for the same type.
 TYPE = "_threads-cluster._tcp.local."
-#: Bind addresses that select all addresses, and the bind address that selects all IPv4 addresses.
+#: Bind addresses that select all addresses.
+#: Bind address that selects all IPv4 addresses.
 _ANYWHERE, _IPV4 = ("", "::", "0.0.0.0"), "0.0.0.0"
 #: Maximum length of a DNS label in bytes.
 _MAX_LABEL = 63

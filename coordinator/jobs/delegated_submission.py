@@ -58,12 +58,15 @@ class JobRequest:
     #: Body as in POST /api/submit.
     body: Mapping[str, Any]
     maker: Maker
-    #: Jobs that must be done before this job starts, and jobs that must have ended with any result.
+    #: Jobs that must be done before this job starts.
     after: tuple[str, ...] = ()
+    #: Jobs that must have ended, with any result, before this job starts.
     after_any: tuple[str, ...] = ()
-    #: Workflow and action of the job, and attempt of the workflow. The job is written only in this attempt.
+    #: Workflow of the job.
     workflow: str = ""
+    #: Action of the job in its workflow.
     action: str = ""
+    #: Attempt of the workflow. The job is written only in this attempt.
     attempt: int = 0
     #: Trace context of the submission as `traceparent` and `tracestate`; empty for none.
     traceparent: str = ""

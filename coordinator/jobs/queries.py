@@ -20,13 +20,15 @@ from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import TERMINAL
 
-#: Maximum number of pages read per response if few jobs match the filter, and minimum number of jobs per page.
+#: Maximum number of pages read per response if few jobs match the filter.
+#: Minimum number of jobs per page.
 _PAGES, _PAGE = 20, 100
 #: Minimum number of jobs per page when only jobs of one tenant are listed.
 _TENANT_PAGE = 1000
-#: Number of newest failed jobs, and of newest running jobs, that are searched for dead units.
+#: Number of newest jobs in each of the states failed and running that are searched for dead units.
 _DEAD = 1000
-#: Maximum number of dead ranges returned for a single job, and for each of many jobs.
+#: Maximum number of dead ranges returned for a single job.
+#: Maximum number of dead ranges returned for each of many jobs.
 _DEAD_RANGES, _DEAD_EACH = 1000, 20
 #: Maximum number of running jobs whose speeds are summed, newest first.
 _RUNNING = 100

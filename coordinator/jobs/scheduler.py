@@ -15,8 +15,9 @@ from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Plan, Priority, QueuePosition, ReachedCap
 
 _NOTHING: Requirements = {}
-#: Reason why a runner accepts no job of a tenant, and advice on adding runners.
+#: Reason why a runner accepts no job of a tenant.
 _ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
+#: Advice on adding runners.
 _MORE_RUNNERS = "add a machine with: ./deploy-cluster.sh invite"
 #: Estimated CPU seconds up to which a job counts as small and takes the fast path.
 SMALL_SECONDS = 0.05
@@ -34,8 +35,9 @@ class Fleet:
     lanes: Mapping[Device, int] = field(default_factory=dict)
     #: Estimated lane seconds of queued and running work, by queue. Excludes work that a tenant's cap holds back.
     load_seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Number of queued jobs that a worker can start now, by queue and tenant; and weights of tenants (default 1).
+    #: Number of queued jobs that a worker can start now, by queue and tenant.
     waiting: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Weights of tenants. The default is 1.
     weights: Mapping[str, int] = field(default_factory=dict)
     #: Estimated seconds of work that a lane completes per second, by device; 1 if not measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
@@ -57,8 +59,9 @@ class Fleet:
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
     #: Device of each live worker that is compiling kernels, and the kinds of these kernels, by worker name.
     compiling: Mapping[str, tuple[Device, frozenset[str]]] = field(default_factory=dict)
-    #: Host labels that tenants require, by tenant; and the part of the fleet with these labels.
+    #: Host labels that tenants require, by tenant.
     required: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: Part of the fleet on hosts with certain labels, keyed by these labels.
     labelled: Mapping[frozenset[str], Fleet] = field(default_factory=dict)
 
     def of(self, tenant: str) -> Fleet:
@@ -89,12 +92,12 @@ class Route:
 def route(
     plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet, tenant: str = DEFAULT_TENANT
 ) -> Route:
-    """Return the queue of a new job. Raises InvalidRequest if the requested device has no kernel for the job."""
+    """Return the queue of a new job. Raises InvalidRequest if the requested device cannot compute the job."""
     fleet = fleet.of(tenant)
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
         have = ", ".join(sorted(able)) + _reason(plan)
-        raise errors.InvalidRequest(f"device {device} has no kernel for this job; it runs on {have}", field="device")
+        raise errors.InvalidRequest(f"this job cannot run on device {device}; it runs on {have}", field="device")
     if gpu_preferred and able == {Device.RUNNER}:
         raise errors.InvalidRequest(
             "gpu_preferred: does not apply to jobs of runners; request GPUs with parameters.requirements",
@@ -265,7 +268,7 @@ def _lacks_version(queue: str, kind: str, version: int, fleet: Fleet) -> Sequenc
 
 
 def explain_unschedulable(queue: str, needed: Requirements, fleet: Fleet, tenant: str) -> str | None:
-    """Explain why no live runner could ever take a program, or return None if one could, or for other jobs.
+    """Explain why no live runner could ever take a program. Return None if one could, and for jobs without programs.
 
     A runner that accepts no work now counts as one that could.
     """
@@ -474,7 +477,7 @@ def _advise_capacity(queue: str, kind: str, needed: Requirements) -> str:
 
 
 def _explain_turn(queue: str, kind: str, place: QueuePosition, before: int, fleet: Fleet, needed: Requirements) -> str:
-    """Describe a job's position in its queue, and what is served first: higher priorities and other tenants."""
+    """Describe a job's position in its queue, and which other jobs are served earlier."""
     turn = _describe_position(before, f"the queue {queue}")
     if place.tenant:
         turn = _describe_position(before, f"the queue {queue}", " of its tenant")

@@ -24,7 +24,8 @@ routes = http.router(tag="jobs", scope=Scope.SUBMIT)
 
 #: Maximum length in characters of a batch's key. Each job's key has the form `KEY/INDEX`.
 _BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
-#: Maximum size in bytes of a body that is handled in the event loop, and of a result that is read there.
+#: Maximum size in bytes of a request body that is handled in the event loop.
+#: Maximum size in bytes of a job result that is read in the event loop.
 _SHORT, _SHORT_RESULT = 4096, 1 << 16
 _BATCH_KEYS = "Repeating a batch with the same key returns the same jobs. A job without its own key gets KEY/INDEX."
 

@@ -40,7 +40,7 @@ MAX_PARENTS = 1000
 _TOKEN_FIELDS = ("notify", "after", "after_any", "hold")
 #: Maximum size in bytes of a job specification, which is sent with every lease.
 _MAX_SPEC = 64 * 1024
-#: Maximum number of validation errors to describe, and of list items to validate if there are more errors.
+#: Number of validation errors above which only this many items of each list and object are validated.
 _MAX_ERRORS = 100
 #: Maximum Retry-After in seconds that is derived from a job's current rate, which may change.
 _LONGEST_GUESS = 3600

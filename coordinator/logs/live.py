@@ -29,11 +29,13 @@ from threads_protocol.answers import logs as answers
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of followers per replica, and maximum number of bytes buffered for each follower.
+#: Maximum number of followers per replica.
+#: Maximum number of bytes buffered for each follower.
 MOST_FOLLOWERS, WAITING_BYTES = 2000, 128 << 10
 #: Interval in seconds between two checks whether a unit has ended. The end of its job triggers a check at once.
 POLL_SECONDS = 1.0
-#: Minimum pause between two checks in seconds, and as a multiple of the duration of a check.
+#: Minimum pause between two checks in seconds.
+#: Minimum pause between two checks, as a multiple of the duration of a check.
 _SOONEST_SECONDS, _REST = 0.02, 20.0
 #: Overhead of an entry in bytes, in addition to its lines.
 _ENTRY_BYTES = 500

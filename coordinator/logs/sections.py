@@ -10,7 +10,8 @@ from collections.abc import Iterator
 MAX_LIST = 4 << 20
 #: Maximum number of digits of a number in the list.
 _MOST_DIGITS = 15
-#: Maximum gap in bytes between two ranges that are read together, and maximum bytes read for one response.
+#: Maximum gap in bytes between two ranges that are read together.
+#: Maximum number of bytes read for one response.
 _GAP, MOST_READ = 64 << 10, 16 << 20
 
 

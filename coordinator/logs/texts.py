@@ -16,7 +16,8 @@ from jobs import errors
 from jobs.store.artifacts import Artifacts
 
 Stream = Literal["all", "stdout", "stderr"]
-#: Prefix of a log's path, before the unit number; and suffix of the path of a list of stderr ranges.
+#: Start of a log's path, which ends with the unit number.
+#: Suffix of the path of a list of stderr ranges.
 FOLDER, LISTS = "logs/", ".streams"
 #: Maximum number of cached log files (about 300 bytes each) and of cached ranges (24 bytes each).
 _REMEMBERED, _DIVIDED = 100_000, 1_000_000
@@ -36,7 +37,8 @@ class _Cache:
     """Thread-safe cache of the most recently used values. One value is created at a time."""
 
     def __init__(self, most: int, size: Callable[[Any], int]) -> None:
-        #: Maximum total size, which the last value can exceed, and function that returns the size of a value.
+        #: Maximum total size of the cached values, which the last value can exceed.
+        #: Function that returns the size of a value.
         self._most, self._size = most, size
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._total = 0

@@ -30,7 +30,9 @@ class Collection:
         self._store, self._trees = store, trees
 
     def run_once(self) -> float | None:
-        """Check all active profiles. Return 0 (seconds until the next check) if parts were stored, otherwise None."""
+        """Check all active profiles. Return 0 if parts were stored, so that the next check follows at once, otherwise
+        None.
+        """
         orders = self._store.profiles.orders()
         if not orders:
             return None

@@ -20,9 +20,13 @@ from jobs.settings import Settings
 log = logging.getLogger(__name__)
 
 NAME = "threads_cluster.v1.Cluster"
-#: Maximum concurrent calls, in total and per connection, and maximum bytes of a request and of its metadata.
+#: Maximum number of concurrent calls in total.
+#: Maximum number of concurrent calls per connection.
+#: Maximum size of a request in bytes.
+#: Maximum size of a request's metadata in bytes.
 MAX_CALLS, MAX_CALLS_EACH, MAX_MESSAGE, MAX_METADATA = 1024, 128, MAX_BODY + (64 << 10), 16 << 10
-#: Seconds that calls have to finish at shutdown, and interval in seconds between keepalive pings.
+#: Seconds that calls have to finish at shutdown.
+#: Interval in seconds between keepalive pings.
 GRACE_SECONDS, ALIVE_SECONDS = 1.0, 30
 
 _OPTIONS = (

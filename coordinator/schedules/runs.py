@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 ON_TIME = 60
 #: Milliseconds after which the claim of a manual run expires if no result was recorded.
 _MANUAL_CLAIM_MS = 30_000
-#: Maximum number of schedules run per round, and of schedules checked per round after Redis' clock stepped back.
+#: Maximum number of schedules run per round.
+#: Maximum number of schedules checked per round after Redis' clock stepped back.
 AT_ONCE, _CHECKED_AT_ONCE = 50, 200
 
 #: Function that returns the states of jobs, with None for each deleted job.
@@ -58,8 +59,9 @@ class Runs:
         self._states = states
         #: Number of schedules at the head of the queue that are still due because their run failed.
         self._stayed = 0
-        #: Redis' time in the last round, and schedules whose next run must be checked against the corrected clock.
+        #: Redis' time in the last round.
         self._latest: int | None = None
+        #: Schedules whose next run must be checked against the corrected clock.
         self._doubted: list[str] = []
 
     def run_once(self) -> float | None:

@@ -21,7 +21,8 @@ from threads_protocol.numbers import short
 _PROBE_PATHS = frozenset({"/health", "/ready"})
 #: Prefixes of paths that accept binary files.
 _FILE_PATHS = ("/api/artifacts", "/api/files/", "/api/file-bundle", "/api/worker/jobs/")
-#: Prefixes of paths that accept workflows, and media types of YAML.
+#: Prefixes of paths that accept workflows.
+#: Media types of YAML.
 _WORKFLOW_PATHS, _YAML_TYPES = ("/api/workflows",), ("application/yaml", "application/x-yaml", "text/yaml")
 _ADVICE = "set CLUSTER_TOKEN for the coordinator, or add the host to its ALLOWED_HOSTS"
 

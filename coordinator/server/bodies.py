@@ -19,22 +19,26 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.state import shared_state
 from jobs import errors
 
-#: Maximum size in bytes of a single submission and of a batch.
+#: Maximum size of a single submission in bytes.
 MAX_BODY = 1 << 20
+#: Maximum size of a batch of submissions in bytes.
 MAX_BATCH_BODY = 16 << 20
-#: Maximum number of JSON values in a single submission and in a batch.
+#: Maximum number of JSON values in a single submission.
 MAX_VALUES = 20_000
+#: Maximum number of JSON values in a batch of submissions.
 MAX_BATCH_VALUES = 150_000
-#: Maximum number of bytes outside strings, which are slow to parse, and of backslashes in large bodies.
+#: Maximum number of bytes outside strings in a body. Such bytes are slow to parse.
 _MAX_PLAIN = MAX_BATCH_BODY
+#: Maximum number of backslashes in a large body.
 _MAX_ESCAPES = 4 << 20
 #: Memory budget in bytes for all bodies that are being read or processed. Only bodies over _SMALL bytes use it.
 _MEMORY = 24 << 20
 _SMALL = 1 << 16
 #: Size in bytes above which bodies are processed one at a time, because parsing needs several times their size.
 _LARGE = 8 << 20
-#: Memory budget in bytes for file bodies, and timeout in seconds for receiving one from a slow sender.
+#: Memory budget in bytes for file bodies.
 FILE_MEMORY = 40 << 20
+#: Timeout in seconds for receiving a file body from a slow sender.
 FILE_SECONDS = 120.0
 #: Maximum bytes of a rejected body that are read and discarded, so that its sender can read the error response.
 _MAX_DISCARDED = 256 << 20

@@ -43,7 +43,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stage = Stage.NOTHING
-        #: Bytes of the head that the parser has reported; and bytes passed to the parser before the head is complete.
+        #: Number of bytes of the head that the parser has reported.
+        #: Number of bytes passed to the parser before the head is complete.
         self._head = self._fed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None

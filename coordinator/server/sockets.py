@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from jobs import metrics_server
 from jobs.settings import Settings
 
-#: Maximum number of sockets to receive, and maximum bytes of their names.
+#: Maximum number of sockets to receive.
+#: Maximum total length in bytes of the sockets' names.
 _MAX_SOCKETS, _MAX_BYTES = 16, 256
 
 

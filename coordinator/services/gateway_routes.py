@@ -23,7 +23,8 @@ from threads_protocol.answers import services as answers
 
 routes = http.router(openai.PREFIX, tag="inference", scope=Scope.INFER)
 
-#: Maximum size of a request body in bytes, and maximum number of JSON values in the body.
+#: Maximum size of a request body in bytes.
+#: Maximum number of JSON values in a request body.
 MAX_BODY, MAX_VALUES = 8 << 20, 500_000
 #: Seconds for which a large request waits for free memory.
 _ROOM_SECONDS = 30.0

@@ -13,7 +13,8 @@ from threads_protocol.answers import services as answers
 #: Ratio of adjacent histogram buckets for times and speeds, so that a median is accurate to 5 %.
 STEP = 1.09
 _LEAST = 1e-4
-#: Status of a successful request, and of a request after its client disconnected.
+#: HTTP status of a successful request.
+#: Status that is recorded for a request whose client disconnected.
 _DONE, _LEFT = 200, 499
 _TOO_MANY, _SERVERS = 429, 500
 REQUESTS, FAILED, PROMPT, ANSWER = "requests", "failed", "prompt", "answer"

@@ -14,7 +14,8 @@ from jobs.settings import Settings
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import telemetry as telemetry_answers
 
-#: Seconds for which resolved alerts are kept, and maximum number of resolved alerts.
+#: Seconds for which resolved alerts are kept.
+#: Maximum number of resolved alerts.
 KEPT_SECONDS, MOST_KEPT = 3600.0, 200
 
 

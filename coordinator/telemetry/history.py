@@ -17,10 +17,12 @@ from jobs.store import Store, unreadable_entries
 from threads_protocol.answers import telemetry as answers
 from threads_protocol.numbers import short
 
-#: Number of samples per block, and maximum number of blocks: one hour, and an incomplete block.
+#: Number of samples per block.
+#: Maximum number of blocks, which contain one hour in total and the current incomplete minute.
 BLOCK, MOST_BLOCKS = 60, 61
 MAX_SECONDS, MAX_POINTS = 3600, 1000
-#: Maximum number of names per request, and of stars per name.
+#: Maximum number of metric names per request.
+#: Maximum number of stars in a metric name.
 MAX_NAMES, MAX_STARS = 64, 8
 
 Sample = Mapping[str, float]

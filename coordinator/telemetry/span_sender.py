@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which a coordinator that is not the leader remembers ended jobs. Electing a leader can take over 3 s.
 LEADERLESS_SECONDS = 10.0
-#: Maximum number of queued jobs and of queued request spans, of jobs read at once, and of spans sent at once.
+#: Maximum number of queued jobs, and separately of queued request spans.
+#: Maximum number of jobs read at once.
+#: Maximum number of spans sent at once.
 MAX_WAITING, JOBS_AT_ONCE, SPANS_AT_ONCE = 20_000, 500, 2000
 _T = TypeVar("_T")
 

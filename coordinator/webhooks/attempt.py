@@ -23,7 +23,8 @@ from jobs import VERSION, causes
 
 log = logging.getLogger(__name__)
 
-#: Timeout in seconds for connecting (including TLS), and for the whole attempt.
+#: Timeout in seconds for connecting, including TLS.
+#: Timeout in seconds for the whole attempt.
 CONNECT_SECONDS, TOTAL_SECONDS = 5.0, 15.0
 #: Maximum size in bytes of a response.
 MAX_ANSWER = 64 << 10

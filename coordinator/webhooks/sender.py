@@ -29,11 +29,15 @@ log = logging.getLogger(__name__)
 #: Delays in seconds between attempts, each extended randomly by up to a quarter: eight attempts in about three hours.
 WAITS = (5, 30, 120, 600, 1800, 3600, 3600)
 ATTEMPTS = len(WAITS) + 1
-#: Maximum number of deliveries in progress per coordinator: in total, per tenant, per tenant's host, and per port.
+#: Maximum number of deliveries in progress per coordinator.
+#: Maximum number of deliveries in progress per tenant.
+#: Maximum number of deliveries in progress per tenant and host.
+#: Maximum number of deliveries in progress per tenant and URL origin.
 MAX_ACTIVE, PER_TENANT, PER_HOST, PER_PLACE = 64, 16, 8, 4
 #: Duration of a delivery's lease in seconds. An attempt takes at most half of it.
 LEASE_SECONDS = 30
-#: Interval in seconds between checks for due deliveries, and between attempts to reach Redis.
+#: Interval in seconds between checks for due deliveries.
+#: Interval in seconds between attempts to reach Redis.
 POLL_SECONDS, REDIS_SECONDS = 0.5, 2.0
 #: Number of attempts to store a result. After that the lease expires and the delivery is sent again.
 _STORE_ATTEMPTS = 5

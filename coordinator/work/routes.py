@@ -26,8 +26,9 @@ from jobs.models import Device
 from jobs.store.server.connection import ResponseError
 from jobs.worker.api.calls import CALLS, Call
 
-#: Maximum size of a request body in bytes, and maximum number of JSON values in it apart from base64 texts.
+#: Maximum size of a request body in bytes.
 MAX_BODY = 64 << 20
+#: Maximum number of JSON values in a request body, not counting base64 texts.
 MAX_VALUES = 150_000
 #: Maximum total size in bytes of the request bodies being read or handled.
 MAX_MEMORY = 96 << 20

@@ -14,9 +14,11 @@ from jobs.store.workflows import JobOutput, OutputSizes, Workflows
 MAX_READ = 8 << 20
 #: Maximum number of a program's units whose values and artifacts one reference reads.
 MAX_UNITS = 10_000
-#: Maximum size of the cache in bytes, and overhead in bytes counted for each cached job.
+#: Maximum size of the cache in bytes.
+#: Overhead in bytes that is counted for each cached job.
 MAX_BYTES, _JOB_BYTES = 32 << 20, 500
-#: Number of jobs read per round trip, and seconds of reading after which other workflows get their turn.
+#: Number of jobs read per round trip.
+#: Seconds of reading after which other workflows get their turn.
 BATCH_SIZE, BATCH_SECONDS = 500, 0.25
 #: Number of interruptions after which a read runs to its end. Other workflows may have evicted the jobs read before.
 _TURNS = 20

@@ -52,15 +52,21 @@ from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of jobs and bytes of parameters per round trip, and maximum duration of one pass in seconds.
+#: Maximum number of jobs per round trip.
+#: Maximum number of bytes of parameters per round trip.
+#: Maximum duration of one pass in seconds.
 _TOGETHER, _TOGETHER_BYTES, POLL_SECONDS = 64, 4 << 20, 1.0
-#: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
+#: Maximum total size in bytes, as JSON, of the foreach items of a workflow.
+#: Maximum size in bytes, as JSON, of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
-#: Maximum length of an error message in characters; shorter maximum with over MANY errors; and value of MANY.
+#: Maximum length of an error message in characters.
+#: Maximum length of an error message if a workflow has over MANY errors.
+#: Number of errors above which a workflow's error messages are shortened.
 _MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 
-#: Job states in which a retry of the job reopens its workflow; and maximum number of jobs compared.
+#: Job states in which a retry of the job reopens its workflow.
+#: Maximum number of jobs that are compared to detect a reopened workflow.
 _RETRIABLE, _COMPARED = ("failed", "cancelled"), 1000
 
 
@@ -243,7 +249,9 @@ class _Look:
         self._items: tuple[int, int] | None = None
         self._failures = 0
         self.outcome = Outcome()
-        #: Reason why the next job waits, error that ends the workflow, and resources that remain after cancellation.
+        #: Reason why the next job waits.
+        #: Error that ends the workflow.
+        #: Description of resources that remain after a cancellation.
         self.waits = self.fault = self.left = ""
 
     @property

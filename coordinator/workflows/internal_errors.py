@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-#: Number of attempts, and delay before the second attempt in seconds. Delays double, so all take about a minute.
+#: Number of attempts. All attempts take about a minute, because the delays double.
+#: Delay before the second attempt in seconds.
 TRIES, WAIT_SECONDS = 7, 1.0
 #: Seconds after which an error that did not recur is forgotten.
 KEPT_SECONDS = 600.0

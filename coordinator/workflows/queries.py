@@ -19,8 +19,9 @@ from jobs.store.services import Services
 from jobs.store.workflows import Course, StoredWorkflow, Workflows
 from threads_protocol.answers import workflows as answers
 
-#: States of an action whose job is not running, and maximum number of jobs per response that show a waiting reason.
+#: States of an action whose job is not running.
 _HELD = frozenset({"queued", "blocked"})
+#: Maximum number of jobs per response that show a waiting reason.
 _EXPLAINED = 20
 #: Maximum number of notes in one response.
 _NOTES = 20

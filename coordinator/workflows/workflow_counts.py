@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from coordinator.workflows.planning import State
 from jobs.store.workflows import WorkflowCounts, Workflows
 
-#: Number of workflows read per page, and maximum duration of one round in seconds.
+#: Number of workflows read per page.
+#: Maximum duration of one round in seconds.
 PAGE, ROUND_SECONDS = 1000, 0.2
 #: Job states in which a workflow makes progress or waits for an event that does not depend on the leader.
 _AT_WORK = frozenset({"queued", "running", "finishing", "cancelling", "paused", "blocked"})

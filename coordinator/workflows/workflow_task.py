@@ -20,7 +20,8 @@ ROUND_SECONDS = 1.0
 PATROL_SECONDS = 10.0
 #: Ratio of the pause after a pass to its duration. The pause gives other workflows time while a large one is active.
 _REST = 3.0
-#: Maximum number of due workflows taken per round, and of expired workflows deleted per round.
+#: Maximum number of due workflows taken per round.
+#: Maximum number of expired workflows deleted per round.
 _AT_ONCE, _PURGED = 100, 20
 #: Prefixes of the IDs of jobs that belong to workflows.
 _PREFIXES = ("w-", "f-")

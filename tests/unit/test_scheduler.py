@@ -41,7 +41,7 @@ def test_the_queue_follows_the_device_and_what_has_a_kernel(
 
 
 def test_a_device_without_a_kernel_is_refused_by_name() -> None:
-    with pytest.raises(errors.InvalidRequest, match="device gpu has no kernel for this job; it runs on cpu") as caught:
+    with pytest.raises(errors.InvalidRequest, match="this job cannot run on device gpu; it runs on cpu") as caught:
         scheduler.route(plan(CPU), GPU, False, Priority.HIGH, BOTH)
     assert caught.value.field == "device"
 

@@ -12,11 +12,12 @@ from coordinator.jobs import units
 from coordinator.jobs.units import Units
 from jobs.store.work.unit_reads import StoredUnits, UnitMark, UnitReads
 
-#: Approximate maximum size of the cache in bytes, and idle seconds after which an entry is dropped.
+#: Approximate maximum size of the cache in bytes.
+#: Seconds without requests after which an entry is dropped.
 MAX_BYTES, IDLE_SECONDS = 64 << 20, 60.0
 #: Approximate size of a unit in bytes, without its value.
 UNIT_BYTES = 300
-#: If reading takes over _COSTLY CPU seconds, the units of an active job are cached for _WORTH times as long.
+#: Units of an active job whose reading takes over _COSTLY CPU seconds are cached for _WORTH times that duration.
 _COSTLY, _WORTH = 0.05, 4.0
 
 
@@ -25,8 +26,9 @@ class _CachedUnits:
     mark: UnitMark
     units: Units
     size: int
-    #: CPU seconds that the read took, and the time of its start.
+    #: CPU seconds that the read took.
     cost: float
+    #: Start time of the read.
     began: float
 
     def is_valid_for(self, mark: UnitMark, now: float) -> bool:
@@ -62,7 +64,7 @@ class UnitCache:
 
     def _read(self, job_id: str, mark: UnitMark, now: float) -> _CachedUnits | None:
         began = time.thread_time()
-        stored = self._reads.units(job_id)  # read after the mark, so that the next call notices any change in between
+        stored = self._reads.units(job_id)  # read after the mark, so that the next call notices later changes
         if stored is None:
             return None
         found = units.read_units(job_id, stored)

@@ -13,7 +13,9 @@ from coordinator.services.gateway import openai
 from engines import calls
 from jobs import errors
 
-#: Limits of an engine's error: size in bytes, number of JSON values, and message length in characters.
+#: Maximum size in bytes of an engine's error.
+#: Maximum number of JSON values in an engine's error.
+#: Maximum length in characters of an engine's error message.
 _MOST_ERROR, _MOST_VALUES, _MOST_WORDS = 1 << 16, 1000, 1000
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {

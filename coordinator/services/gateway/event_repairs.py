@@ -16,8 +16,9 @@ from engines import calls
 
 #: Function that returns a completed frame, or an empty result to drop the frame.
 Repair: TypeAlias = Callable[[bytes], bytes]
-#: Regular expressions for a frame's event name, and for a frame with single-line data.
+#: Pattern of a frame with an event name.
 _NAMED = re.compile(rb"event: ?([\w.]+)\r?\n")
+#: Pattern of a frame with a single line of data.
 _DATA = re.compile(rb"(?:event: ?[\w.]+\r?\n)?data: ?(\{[^\r\n]*\})\r?\n\r?\n")
 #: Events about a whole response. All other events are about one item of the response.
 _WHOLE = tuple(f"response.{name}" for name in ("created", "queued", "in_progress", "completed", "incomplete", "failed"))
@@ -27,7 +28,8 @@ _BEGINS = ("response.created", "response.in_progress")
 _PARTS = tuple(f"response.{name}." for name in ("content_part", "output_text", "refusal", "reasoning_text"))
 #: Events that can precede the first event of a message.
 _EARLY = (b"ping", b"error")
-#: Maximum number of tracked items per response, and maximum length of an item's name in characters.
+#: Maximum number of tracked items per response.
+#: Maximum length of an item's name in characters.
 MOST_ITEMS, _MOST_NAME = 1000, 256
 
 

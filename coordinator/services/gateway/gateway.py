@@ -38,14 +38,17 @@ COMMENT_SECONDS = 5.0
 _COMMENT = b": waiting\n\n"
 #: Maximum size in bytes of a response that is not a stream.
 MAX_ANSWER = 32 << 20
-#: Memory limits in bytes, for all tenants and per tenant: of large unanswered requests, and of large responses.
+#: Memory limits in bytes for large unanswered requests: for all tenants, and per tenant.
+#: Memory limits in bytes for large responses: for all tenants, and per tenant.
 _REQUESTS, _ANSWERS = (96 << 20, 64 << 20), (64 << 20, 40 << 20)
-#: Time limit in seconds for sending a whole response, and bytes per send.
+#: Time limit in seconds for sending a whole response.
+#: Number of bytes per send.
 TAKE_SECONDS, _PIECE = 300.0, 64 << 10
 #: Content types that are forwarded. Other responses become binary, so that no browser displays them as a page.
 _TYPES = ("application/json", "text/plain", "text/event-stream")
-#: Status codes with which engines reject unknown calls, and advice for finding an engine that supports the call.
+#: Status codes with which engines reject unknown calls.
 _NO_CALL = (404, 405, 501)
+#: Advice for finding an engine that supports the call.
 _SEE = "GET /v1/models lists the capabilities of each model; docs/services.md says which engine supports which calls"
 #: Status codes of a replica after which the request is sent to another replica.
 _TRY_ANOTHER = (502, 503)

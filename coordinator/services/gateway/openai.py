@@ -11,7 +11,10 @@ from jobs import errors
 
 #: Path prefix of the API.
 PREFIX = "/v1"
-#: Key of the token counts, pattern of the value, its maximum size in bytes, and the maximum plausible count.
+#: JSON key of the token counts.
+#: Pattern of the token counts.
+#: Maximum size of the token counts in bytes.
+#: Maximum plausible number of tokens.
 _USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
 #: Names of token counts in completions, responses and messages. Messages count cached parts of a prompt separately.
 _COMPLETION = ("prompt_tokens", "completion_tokens")

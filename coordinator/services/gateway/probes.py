@@ -8,7 +8,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TypeAlias
 
-#: Validity of a probe, maximum wait for new probes, and connect timeout, in seconds.
+#: Seconds for which the result of a probe is valid.
+#: Maximum seconds to wait for new probes.
+#: Connect timeout of a probe in seconds.
 FRESH_SECONDS, WAIT_SECONDS, CONNECT_SECONDS = 5.0, 1.0, 3.0
 #: Maximum number of concurrent probes.
 AT_ONCE = 32

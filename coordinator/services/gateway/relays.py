@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 _EVERYWHERE = ("0.0.0.0", "::")
 #: Header in which another coordinator names the worker that has the requested tunnel.
 WORKER_HEADER = "X-Tunnel-Of"
-#: Timeout in seconds for opening a relay, and delay before the next attempt.
+#: Timeout in seconds for opening a relay.
+#: Delay in seconds before the next attempt to open a relay.
 _OPEN_SECONDS, _AGAIN_SECONDS = 3.0, 2.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, InvalidMessage)
 

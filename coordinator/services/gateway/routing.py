@@ -41,7 +41,8 @@ FRESH_SECONDS = 0.5
 REPORT_SECONDS = 1.0
 #: Interval in seconds at which a request checks a service that is waking up.
 POLL_SECONDS = 0.25
-#: Seconds for which a request waits for a tunnel, and a placeholder host name for a missing tunnel.
+#: Seconds for which a request waits for a tunnel.
+#: Placeholder for the host name of a missing tunnel.
 TUNNEL_SECONDS, NO_TUNNEL = 15.0, "none.tunnel.invalid"
 #: Seconds for which an unreachable replica receives no requests.
 EJECTED_SECONDS = 3.0

@@ -48,10 +48,12 @@ LINK = "/.cluster/open"
 ROUTE = SimpleNamespace(path_format="page of a service")
 #: Maximum number of concurrent requests and WebSockets per service and coordinator.
 MOST = 100
-#: Read timeout of a replica in seconds, and interval between two validations of a ticket.
+#: Read timeout of a replica in seconds.
+#: Interval in seconds between two validations of a ticket.
 SILENT_SECONDS, WATCH_SECONDS = 60.0, 5.0
-#: Headers that are forwarded to a replica, and from a replica.
+#: Request headers that are forwarded to a replica.
 _ASKED = ("accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "range")
+#: Response headers that are forwarded from a replica.
 _ANSWERED = (
     "content-type",
     "content-length",

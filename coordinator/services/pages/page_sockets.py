@@ -18,7 +18,8 @@ from coordinator.services.gateway.tunnels import Tunnels
 from jobs.network import tunnel
 from jobs.network.tunnel import Stream, run_until_first
 
-#: Maximum size in bytes of a replica's message, and timeout in seconds for opening a WebSocket.
+#: Maximum size in bytes of a replica's message.
+#: Timeout in seconds for opening a WebSocket.
 MAX_MESSAGE, OPEN_SECONDS = 20 << 20, 10.0
 #: Errors of a broken replica.
 BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError)

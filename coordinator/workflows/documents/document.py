@@ -24,9 +24,11 @@ from threads_protocol.yaml_texts import (
     short_name,
 )
 
-#: Maximum total size of workflow texts in memory, and size above which texts are validated one by one, in bytes.
+#: Maximum total size in bytes of the workflow texts in memory.
+#: Size in bytes above which workflow texts are validated one by one.
 MAX_MEMORY, LARGE = 16 << 20, 64 << 10
-#: Maximum number of actions in a workflow, and maximum total number of their dependencies.
+#: Maximum number of actions in a workflow.
+#: Maximum total number of the actions' dependencies.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
 #: Maximum length of a name and of a description in characters.
 MAX_NAME, MAX_DESCRIPTION = 200, 10_000

@@ -20,7 +20,8 @@ from coordinator.locations import Location
 from coordinator.workflows.documents.document import Action, Document
 from jobs.kinds.program_arguments import literal
 
-#: Number of characters of the action ID that step IDs keep, and the separator before the step name.
+#: Number of characters of the action ID that step IDs keep.
+#: Separator between the action ID and the step name in a step ID.
 _ID_LENGTH, _SEPARATOR = 22, "--"
 #: Output folders of model, data and answers, as paths in the artifact of the program's unit.
 _MODEL, _DATA, _ANSWERS = "outputs/0/model", "outputs/0/data", "outputs/0/answers"

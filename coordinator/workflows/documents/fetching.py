@@ -33,7 +33,8 @@ MODEL, DATA = "model", "data"
 SUFFIXES = (".gguf", ".safetensors", ".json", ".txt", ".model", ".jinja")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
 PIECE, SAY_SECONDS, TIMEOUT = 1 << 20, 5.0, 60
-#: Maximum size of a file listing in bytes, and maximum number of files below a key.
+#: Maximum size of a file listing in bytes.
+#: Maximum number of files below a key.
 MOST_LIST, MOST_FILES = 64 << 20, 100_000
 #: A file to download: URL, path in the folder, and SHA-256 (empty if unknown).
 Wanted = tuple[str, str, str]

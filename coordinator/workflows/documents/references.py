@@ -17,7 +17,8 @@ Path: TypeAlias = tuple[str | int, ...]
 _WHOLE = re.compile(r"\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}")
 _WITHIN = re.compile(r"\$\{([A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+)+\}")
 _ESCAPE = "$${"
-#: Maximum number of path steps, and of characters, that error messages show of a reference.
+#: Maximum number of path steps of a reference in an error message.
+#: Maximum number of characters of a reference in an error message.
 _SHOWN_STEPS, _SHOWN = 20, 100
 #: Names in actions with foreach: the current item, and its index from 0.
 ITEM, INDEX = "item", "index"
