@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-#: Memory margin for buffers, code and the device's runtime: share of the weights, and a constant in bytes.
+#: Memory margin for buffers, code and the device's runtime, as a share of the weights.
+#: Additional constant memory margin in bytes.
 MARGIN_RATIO, MARGIN_BYTES = 0.05, 200 << 20
 #: Size in bytes of a number in the key-value cache. The default format has 16 bits.
 KEPT_BYTES = 2

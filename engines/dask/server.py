@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-#: Interval in seconds between checks of the leader, and number of failed checks after which a worker exits.
+#: Interval in seconds between checks of the leader.
+#: Number of failed checks after which a worker exits.
 POLL_SECONDS, LOOKS = 2.0, 4
 #: Modules of Dask that serve dashboard pages without plots.
 _SHOWN = ["distributed.http.scheduler.info", "distributed.http.scheduler.json", "distributed.http.statics"]

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from xllamacpp import CommonParams, Server
 
-#: Number of prompts that are answered at the same time, and maximum number of tokens of prompt and answer.
+#: Number of prompts that are answered at the same time.
+#: Maximum number of tokens of a prompt and its answer together.
 PARALLEL, CONTEXT = 4, 4096
 SAY_SECONDS = 5.0
 

@@ -18,7 +18,8 @@ from jobs.settings import LOCAL_FOLDER
 
 #: Log file of the process that joins in the background.
 LOG = LOCAL_FOLDER / "join.log"
-#: Maximum number of characters of an invitation on stdin, and timeout in seconds for joining.
+#: Maximum number of characters of an invitation on stdin.
+#: Timeout in seconds for joining.
 _LONGEST_LINE, _JOIN_SECONDS = 1000, 60.0
 #: Number of characters from the end of the log that an error message contains.
 _SHOWN = 600

@@ -29,7 +29,8 @@ from threads_protocol import numbers
 #: Default port of the cluster's HTTPS endpoint.
 PORT = 3443
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
-#: Patterns of the ID of an invitation's token: alone, and within an invitation.
+#: Pattern of the ID of an invitation's token.
+#: Pattern that finds the token's ID within an invitation.
 _ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-9]{10})_", re.ASCII)
 #: Timeout in seconds for opening the HTTPS endpoint.
 _OPEN_SECONDS = 60.0

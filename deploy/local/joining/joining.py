@@ -37,7 +37,8 @@ from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 
 #: Folder with a file for each worker. A worker touches its file when the cluster accepts a heartbeat.
 _BEATS = membership.FOLDER / "beats"
-#: Interval in seconds between checks of the workers, and maximum age of a heartbeat in seconds.
+#: Interval in seconds between checks of the workers.
+#: Maximum age of a heartbeat in seconds.
 _POLL_SECONDS, _SILENT_SECONDS = 1.0, 15.0
 #: Settings of a local cluster that workers of another cluster must not inherit.
 _EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
