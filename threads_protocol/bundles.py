@@ -14,7 +14,8 @@ from typing import Any
 from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.manifest import SHA256, Entry
 
-#: Maximum number of files in a bundle, and maximum total size of its files in bytes.
+#: Maximum number of files in a bundle.
+#: Maximum total size in bytes of the files in a bundle.
 MAX_FILES, MAX_BYTES = 1000, 8 << 20
 #: Maximum size in bytes of the JSON line of a bundle.
 _MAX_LINE = 128 << 10

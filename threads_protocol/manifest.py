@@ -24,9 +24,13 @@ from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.links import Links
 from threads_protocol.numbers import short
 
-#: Limits of a manifest: size in bytes, number of lines, and bytes of a path, of a name and of a file.
+#: Maximum size of a manifest in bytes.
+#: Maximum number of lines in a manifest.
 MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
+#: Maximum length of a path in bytes.
+#: Maximum length of a file name in bytes.
 MAX_PATH, MAX_NAME = 4096, 255
+#: Maximum size of a file in bytes.
 MAX_FILE = 64 << 30
 #: Maximum number of characters in a line. It is enough for two paths that consist only of escape sequences.
 _MAX_LINE = 64 << 10

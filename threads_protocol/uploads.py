@@ -10,9 +10,11 @@ from threads_protocol import bundles
 from threads_protocol.folders import Tree, open_file
 from threads_protocol.manifest import Entry
 
-#: Maximum number of hashes per request, and maximum size in bytes of a file in a bundle.
+#: Maximum number of hashes per request.
+#: Maximum size in bytes of a file in a bundle.
 MAX_HASHES, SMALL = 10_000, 1 << 20
-#: Additional seconds for storing a request body, and minimum speed of verifying a file in bytes per second.
+#: Additional seconds for storing a request body.
+#: Minimum speed of verifying a file in bytes per second.
 STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: Maximum number of requests for the list of missing files in one upload.
 ATTEMPTS = 3

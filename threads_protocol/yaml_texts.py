@@ -17,7 +17,9 @@ from pydantic_core import from_json
 
 from threads_protocol.numbers import short
 
-#: Limits of a text: size in bytes, nesting depth, and number of keys and values. They limit the memory.
+#: Maximum size of a text in bytes.
+#: Maximum nesting depth of a text.
+#: Maximum number of keys and values in a text.
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 4 << 20, 64, 500_000
 #: Maximum number of problems that are reported for a text.
 MAX_COMPLAINTS = 100

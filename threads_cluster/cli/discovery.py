@@ -22,9 +22,11 @@ Json: TypeAlias = dict[str, Any]
 
 #: Service type of announcements by clusters, in the format of RFC 6763.
 TYPE = "_threads-cluster._tcp.local."
-#: Maximum number of announcements to read, and maximum length of a text in an announcement.
+#: Maximum number of announcements to read.
+#: Maximum length in characters of a text in an announcement.
 _MOST, _LONGEST = 200, 64
-#: Timeouts in seconds for completing incomplete announcements: in total, and for each announcement.
+#: Timeout in seconds for completing all incomplete announcements.
+#: Timeout in seconds for completing one incomplete announcement.
 _REST_SECONDS, _EACH_SECONDS = 2.0, 0.5
 
 AsJson: TypeAlias = as_json_option("Print JSON, one cluster per line.")  # type: ignore[valid-type]

@@ -21,7 +21,8 @@ Json: TypeAlias = dict[str, Any]
 
 #: Name of the engine for Dask.
 ENGINE = "dask"
-#: Timeout of a request to the leading replica, and interval between requests, in seconds.
+#: Timeout in seconds of a request to the leading replica.
+#: Interval in seconds between requests to the leading replica.
 _ANSWER_SECONDS, STEP_SECONDS = 5.0, 0.25
 _UNAVAILABLE = 503
 _MOST_ADDRESS = 200

@@ -15,7 +15,8 @@ from threads_cluster.errors import BadArgument
 from threads_cluster.terminal import visible
 from threads_protocol import numbers
 
-#: Maximum size in bytes of a job's items as JSON, and maximum number of values. The API has higher limits.
+#: Maximum size in bytes of a job's items as JSON, which is below the API's limit.
+#: Maximum number of JSON values in a job's items, which is below the API's limit.
 INLINE_BYTES, INLINE_VALUES = 30 << 10, 10_000
 #: Maximum number of units per job.
 MOST = 100_000

@@ -58,11 +58,13 @@ ENDED = frozenset({"done", "dead"})
 _ATTEMPTS = 3
 #: Maximum size in bytes of a list of stderr ranges.
 _LARGEST_STREAMS = 16 << 20
-#: Seconds within which a runner starts to send the output of a unit, and bytes of old output that it then sends.
+#: Seconds within which a runner starts to send the output of a unit.
+#: Bytes of earlier output that a runner sends when a client starts to follow a unit.
 SETTLE_SECONDS, _OLD_BYTES = 2.5, 64 << 10
 #: First and longest interval in seconds between requests for unfinished units.
 _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
-#: Exit codes of a program that timed out, and of a program that the cluster failed to run.
+#: Exit code of a program that timed out.
+#: Exit code of a program that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
 #: Python program that runners execute for `map`. Older runners set only CLUSTER_ITEM.

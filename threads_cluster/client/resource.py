@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 Rows: TypeAlias = list[Json]
 
-#: Minimum pause in seconds between two polls, and pause as a multiple of the response time.
+#: Minimum pause in seconds between two polls.
+#: Minimum pause between two polls, as a multiple of the response time.
 STEP_SECONDS, _REST = 0.5, 4.0
 #: Maximum number of records per page.
 _PAGE = 100

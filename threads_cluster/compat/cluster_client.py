@@ -21,7 +21,8 @@ from threads_cluster.errors import BadArgument, JobEnded
 
 Json: TypeAlias = dict[str, Any]
 
-#: Default API port of the other system, and default API port of this project.
+#: Default API port of the other system.
+#: Default API port of this project.
 _OTHER_PORT, _API_PORT = "9090", "3000"
 _ACTION = "answer"
 #: Valid fields of `input_data`, except for the prompt.

@@ -24,7 +24,8 @@ Json: TypeAlias = dict[str, Any]
 #: Values of a metric at each time of the axis. A value is None if there was no sample.
 Line: TypeAlias = list[float | None]
 
-#: Maximum number of times on the axis, and minimum step in seconds. Kernel counters change every 10 ms.
+#: Maximum number of times on the time axis.
+#: Minimum step of the time axis in seconds. Kernel counters change every 10 ms.
 _MOMENTS, _SHORTEST = 2000, 0.5
 #: Utilization below which a device counts as idle.
 IDLE_RATIO = 0.05

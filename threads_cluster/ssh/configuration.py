@@ -13,7 +13,9 @@ from threads_cluster import errors
 
 #: Default name of the configuration file.
 FILE = "cluster.yaml"
-#: Limits of cluster.yaml: size in bytes, nesting depth, and number of hosts.
+#: Maximum size of cluster.yaml in bytes.
+#: Maximum nesting depth of cluster.yaml.
+#: Maximum number of hosts in cluster.yaml.
 MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
 
 #: Type of host names. No value starts with "-", because ssh would read it as an option.

@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Seconds from SIGTERM to SIGKILL, and seconds after which the guard ignores processes that cannot be killed.
+#: Seconds from SIGTERM to SIGKILL.
+#: Seconds after which the guard ignores processes that cannot be killed.
 GRACE_SECONDS, LEAVE_SECONDS = 2.0, 20.0
 #: Exit codes as in env and timeout: not started, not executable, not found, and timed out.
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT = 125, 126, 127, 124

@@ -35,7 +35,8 @@ echo end
 #: Maximum size in bytes of the health check's output.
 _MOST_BYTES = 64 << 10
 _LINE = re.compile(rb"(load|cpus|total|available|gpu) ([0-9]{1,18}(?:\.[0-9]{1,9})?)")
-#: Load per CPU above which a host is overloaded, and GPU utilization in percent at which a GPU is full.
+#: Load per CPU above which a host is overloaded.
+#: GPU utilization in percent at which a GPU is full.
 _BUSY_LOAD, _FULL_GPU = 2.0, 95.0
 
 

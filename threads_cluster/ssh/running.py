@@ -25,7 +25,8 @@ from threads_cluster.ssh.remote import Program, Remote
 from threads_cluster.ssh.sync import Sender, Synced
 from threads_protocol.folders import Tree
 
-#: Maximum number of attempts after lost connections, and seconds before the second attempt. The delay doubles.
+#: Maximum number of attempts after lost connections.
+#: Seconds before the second attempt. Each further attempt doubles the delay.
 _STARTS, _BACKOFF_SECONDS = 3, 1.0
 #: Seconds to wait until a cancelled program exits on the host.
 _END_SECONDS = 30.0

@@ -32,7 +32,8 @@ from threads_protocol.folders import Tree
 
 #: Name of the folder on a host that contains the lists of sent files.
 _LISTS = ".cluster-sent"
-#: Maximum number of concurrent file transfers, and of concurrent requests. A file needs five round trips.
+#: Maximum number of concurrent file transfers.
+#: Maximum number of concurrent SFTP requests. A file needs five round trips.
 _FILES, _QUESTIONS = 64, 128
 #: Maximum size in bytes of a list of sent files.
 _MOST_LIST = 64 << 20

@@ -30,7 +30,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 #: Name of the checkout's folder on a host, below remote_root.
 FOLDER = "threads-cluster"
 _INVITATION = re.compile(r"deploy-cluster\.sh join (\S+)")
-#: Maximum number of characters from the output of a failed step, and maximum number of bytes that are stored.
+#: Maximum number of characters shown from the output of a failed step.
+#: Maximum number of bytes stored from the output of a step.
 _SHOWN, _KEPT = 600, 64 << 10
 #: Timeout in seconds of one step on a host.
 _SECONDS = 150.0

@@ -22,7 +22,8 @@ from threads_cluster.client.attachments import Attachment, Shown, Terminal
 
 #: Timeout in seconds for a request for output.
 _WAIT_SECONDS, _LATE_SECONDS = 10.0, 8.0
-#: Minimum interval in seconds between requests while a shell prints much output, and number of bytes that is much.
+#: Minimum interval in seconds between requests while a shell prints much output.
+#: Number of bytes above which a response counts as much output.
 _PACE_SECONDS, _MUCH = 0.02, 4096
 _READ_BYTES = 16 << 10
 #: Interval in seconds between keep-alive requests while the user types nothing.

@@ -17,7 +17,7 @@ from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, 
 
 app = command_group("Record the activity of hosts and GPUs, and trace jobs by worker and lane.")
 
-#: Seconds for which the cluster keeps spans, which are the times of work on leases.
+#: Retention of tracing spans in seconds.
 _KEPT_SECONDS = 3600
 #: Seconds of waiting after which the command prints its progress. Most recordings arrive sooner.
 QUIET_SECONDS = 3.0

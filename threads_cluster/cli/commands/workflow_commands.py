@@ -23,7 +23,8 @@ File: TypeAlias = Annotated[
 
 #: Maximum size in bytes of a workflow file. The API has the same limit.
 MAX_BYTES = 4 << 20
-#: Maximum number of actions that `status` lists by default, and maximum number of problems that are printed.
+#: Maximum number of actions that `status` lists by default.
+#: Maximum number of problems that are printed.
 _LISTED, _PROBLEMS = 40, 20
 #: Order in which states are printed. _NOTABLE contains states whose actions are listed even for large workflows.
 _ORDER = (
