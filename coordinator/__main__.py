@@ -24,7 +24,7 @@ from coordinator.server.protocol import BoundedProtocol
 from jobs import logs
 from jobs.network import exposure, redis_address
 from jobs.network.tunnel import MAX_MESSAGE
-from jobs.settings import load
+from jobs.settings import load_for
 
 log = logging.getLogger("coordinator")
 
@@ -41,7 +41,7 @@ def main(handed_over_at: str = "") -> int:
 
     See `sockets.listen` for `handed_over_at`.
     """
-    settings = load()
+    settings = load_for("coordinator")
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
         exposure.check(settings)

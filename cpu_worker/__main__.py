@@ -12,7 +12,7 @@ from jobs.hosts import cpu_level
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.network import exposure
-from jobs.settings import Settings, load, use_cpu_level
+from jobs.settings import Settings, load_for, use_cpu_level
 from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart
 from jobs.worker.lifecycle import Worker, refusal
@@ -55,7 +55,7 @@ def run(settings: Settings) -> int:
 
 
 def main() -> int:
-    settings = load()
+    settings = load_for("cpu-worker")
     logs.configure(settings.log_level, "cpu-worker", host=settings.host_name(), worker=settings.worker_name())
     return refusal(settings) or run(settings)
 

@@ -25,7 +25,7 @@ from jobs import logs, queues
 from jobs.kinds import code_sets, gpu
 from jobs.models import Device, Priority
 from jobs.network import exposure
-from jobs.settings import Settings, hide_other_gpus, load, restart_process
+from jobs.settings import Settings, hide_other_gpus, load_for, restart_process
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Row
 from jobs.worker.api import links
@@ -265,7 +265,7 @@ def open_device(settings: Settings, machine: Machine, uuid: str) -> None:
 
 
 def main() -> int:
-    settings = load()
+    settings = load_for("gpu-worker")
     logs.configure(settings.log_level, "gpu-worker", host=settings.host_name(), worker=settings.worker_name())
     return refusal(settings) or run(settings)
 

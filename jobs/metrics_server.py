@@ -1,4 +1,6 @@
-"""HTTP server that provides metrics to Prometheus. If METRICS_TOKEN is set, requests need it as a bearer token.
+"""HTTP server of metrics: `/metrics` for Prometheus, and `/api/v1/query?query=NAME` for the values of one name.
+
+If METRICS_TOKEN is set, requests need it as a bearer token.
 
 Without METRICS_TOKEN, a server on loopback accepts only the host names of loopback and ALLOWED_HOSTS. This prevents DNS
 rebinding: a web page cannot read the metrics through a name that resolves to this machine.
@@ -7,18 +9,25 @@ rebinding: a web page cannot read the metrics through a name that resolves to th
 from __future__ import annotations
 
 import hmac
+import json
+import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Container, Iterable
 from typing import Any
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.utils import floatToGoString
 
 from jobs.network import exposure
 from jobs.settings import Settings
 
+#: Pattern of the names of metrics.
+_NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
@@ -46,7 +55,7 @@ def serve(registry: CollectorRegistry, settings: Settings, listener: socket.sock
     server.socket = listener
     server.server_name, server.server_port = listener.getsockname()[:2]
     server.setup_environ()
-    server.set_app(_restrict_access(settings, make_wsgi_app(registry)))
+    server.set_app(_restrict_access(settings, _route(registry)))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
 
@@ -56,6 +65,53 @@ def serve(registry: CollectorRegistry, settings: Settings, listener: socket.sock
         thread.join()
 
     return stop
+
+
+def _route(registry: CollectorRegistry) -> _Wsgi:
+    exposition = make_wsgi_app(registry)
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            answer: Iterable[bytes] = exposition(environ, start_response)
+            return answer
+        if path == "/api/v1/query":
+            return _answer_query(registry, environ, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"this port serves /metrics and /api/v1/query?query=NAME\n"]
+
+    return app
+
+
+def _answer_query(registry: CollectorRegistry, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """Answer an instant query for one name with its current values, in the format of Prometheus' HTTP API."""
+    name = parse_qs(environ.get("QUERY_STRING", "")).get("query", [""])[0].strip()
+    if _NAME.fullmatch(name):
+        status, data = "200 OK", {"resultType": "vector", "result": _values(registry, name)}
+        answer: dict[str, Any] = {"status": "success", "data": data}
+    else:
+        why = f"query must be the name of one metric, without labels or functions; got {name[:100]!r}"
+        status, answer = "400 Bad Request", {"status": "error", "errorType": "bad_data", "error": why}
+    start_response(status, [("Content-Type", "application/json")])
+    return [json.dumps(answer).encode()]
+
+
+def _values(registry: CollectorRegistry, name: str) -> list[dict[str, Any]]:
+    now = time.time()
+    return [
+        {
+            "metric": {"__name__": name, **sample.labels},
+            "value": [now, _to_text(sample.value)],
+        }
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    ]
+
+
+def _to_text(value: float) -> str:
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    return text.removesuffix(".0")
 
 
 def _restrict_access(settings: Settings, app: _Wsgi) -> _Wsgi:

@@ -19,10 +19,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs import invalid_settings
 from jobs.hosts import cpu_level
+from jobs.invalid_settings import InvalidSettings
 
 #: Folder of the local cluster that was started from this checkout.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
@@ -34,6 +36,9 @@ TUNNEL = "tunnel"
 REPLICAS = 32
 #: Folder of secret files, each named after a setting, such as redis_url. Environment variables take precedence.
 SECRETS_FOLDER = Path("/run/secrets")
+
+#: Exit code of a process whose settings are invalid.
+INVALID = 2
 
 _NAME = r"^[A-Za-z0-9._-]{0,64}$"
 #: Key for hashing /etc/machine-id, because machine-id(5) forbids publishing the ID itself.
@@ -96,8 +101,9 @@ class Settings(BaseSettings):
     #: Domain whose subdomains serve the web pages of services, such as Dask's dashboard.
     #: If the setting is empty, only subdomains of `localhost` serve these pages (docs/services.md#pages-of-services).
     services_domain: str = Field(default="", max_length=180, pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$")
-    #: Role of a container image: coordinator, cpu-worker, gpu-worker or runner.
-    node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
+    #: Role of a process: coordinator, cpu-worker, gpu-worker or runner. A process with another role does not start.
+    #: `worker` means gpu-worker if `GPU_ENABLED` is `true`, and otherwise cpu-worker.
+    node_type: Literal["coordinator", "worker", "cpu-worker", "gpu-worker", "runner", ""] = ""
     #: Stable name of a worker. If the setting is empty, the name consists of the host name and the process ID.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
     #: Name of the host, which is the same for all workers on the host.
@@ -141,6 +147,8 @@ class Settings(BaseSettings):
     #: Address `https://HOST` of a coordinator, or of the proxy in front of it.
     #: If the setting is not empty, the worker gets its work there instead of from `REDIS_URL` (docs/remote-workers.md).
     worker_api: str = ""
+    #: For workers, the same as `WORKER_API`. For clients, the address of the API (docs/commands.md#choose-a-cluster).
+    coordinator_url: str = ""
     #: The worker's token for `WORKER_API`. Create it with `cluster token create NAME --scopes worker`.
     #: The worker gets the name of the token.
     worker_token: str = Field(default="", repr=False)
@@ -244,17 +252,34 @@ class Settings(BaseSettings):
     #: Alert threshold: share of ten minutes for which heat or power limits can slow down a GPU.
     alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_names_of_specifications(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Replace the node type `worker` by the kind of worker, and use COORDINATOR_URL as the address of workers."""
+        given = dict(given)
+        if given.get("node_type") == "worker":
+            given["node_type"] = "gpu-worker" if given.get("gpu_enabled") == "true" else "cpu-worker"
+        if stated := given.get("coordinator_url"):
+            worker_api = given["worker_api"] = given.get("worker_api") or stated
+            if worker_api.rstrip("/") != stated.rstrip("/"):
+                raise ValueError(f"WORKER_API is {worker_api}, but COORDINATOR_URL is {stated}: set only one of them")
+        return given
+
     @model_validator(mode="after")
     def _check_autoscale_limits(self) -> Settings:
         for prefix in ("autoscale_", "autoscale_gpu_"):
-            if getattr(self, f"{prefix}min") > getattr(self, f"{prefix}max"):
-                raise ValueError(f"{prefix.upper()}MIN is above {prefix.upper()}MAX")
+            least, most = getattr(self, f"{prefix}min"), getattr(self, f"{prefix}max")
+            if least > most:
+                raise ValueError(
+                    f"{prefix.upper()}MIN is {least}, but must be at most {prefix.upper()}MAX, which is {most}"
+                )
         return self
 
     @model_validator(mode="after")
     def _check_tls_files(self) -> Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
-            raise ValueError("TLS_CERTIFICATE and TLS_KEY must be set together")
+            named, missing = ("TLS_CERTIFICATE", "TLS_KEY") if self.tls_certificate else ("TLS_KEY", "TLS_CERTIFICATE")
+            raise ValueError(f"{named} is set, but {missing} is not: TLS_CERTIFICATE and TLS_KEY must be set together")
         return self
 
     @model_validator(mode="after")
@@ -454,4 +479,28 @@ def override_worker_token(token: str) -> None:
 
 @lru_cache
 def load() -> Settings:
-    return Settings(**overrides)
+    """Return the settings. Raises InvalidSettings."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise InvalidSettings(invalid_settings.describe(error, Settings)) from None
+
+
+def load_for(role: str) -> Settings:
+    """Return the settings for a process with this role, such as coordinator.
+
+    If they are invalid or NODE_TYPE names another role, print why and exit with code 2.
+    """
+    try:
+        settings = load()
+        if settings.node_type not in ("", role):
+            module = settings.node_type.replace("-", "_")
+            raise InvalidSettings(
+                f"NODE_TYPE is {settings.node_type}, but this process is a {role}: run python -m {module}, or unset"
+                " NODE_TYPE"
+            )
+    except InvalidSettings as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr, flush=True)
+        raise SystemExit(INVALID) from None
+    return settings

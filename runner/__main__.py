@@ -202,7 +202,7 @@ def startup_error(settings: Settings) -> str:
 
 
 def main() -> int:
-    chosen = settings.load()
+    chosen = settings.load_for("runner")
     # Without WORKER_ID, the coordinator reports the worker's name, which is the name of its token.
     named = {"worker": chosen.worker_id} if chosen.worker_id else {}
     logs.configure(chosen.log_level, "runner", host=chosen.host_name(), **named)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from jobs import logs
 from jobs.network import exposure
-from jobs.settings import SECRETS_FOLDER, load, override_worker_token
+from jobs.settings import SECRETS_FOLDER, load, load_for, override_worker_token
 from runner import __main__ as runner
 from runner import token_keeper
 from runner.programs import processes
@@ -48,7 +48,7 @@ def main() -> int:
     processes.hide()
     # The first process of a container receives only signals that it handles. The runner later sets its own handlers.
     signal.signal(signal.SIGTERM, _end)
-    settings = load()
+    settings = load_for("runner")
     logs.configure(settings.log_level, "runner", host=settings.host_name())
     if why := token_exposure():
         log.error("%s", why)

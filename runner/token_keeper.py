@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from jobs import logs
 from jobs.network import exposure
-from jobs.settings import load
+from jobs.settings import load_for
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def _end(*_: object) -> NoReturn:
 def main() -> int:
     # The kernel delivers only signals with a handler to a container's first process.
     signal.signal(signal.SIGTERM, _end)
-    settings = load()
+    settings = load_for("runner")
     logs.configure(settings.log_level, "runner-token", host=settings.host_name())
     if not settings.worker_token:
         log.error(

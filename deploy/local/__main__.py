@@ -9,7 +9,8 @@ import argparse
 import signal
 import sys
 
-from deploy.local.outcome import CommandError, command_error_from_os_error, say
+from deploy.local.outcome import USAGE, CommandError, command_error_from_os_error, say
+from jobs.invalid_settings import InvalidSettings
 
 
 def main() -> int:
@@ -17,6 +18,8 @@ def main() -> int:
         return run_command(_parser().parse_args())
     except CommandError as trouble:
         return report_error(trouble)
+    except InvalidSettings as error:
+        return report_error(CommandError(USAGE, str(error)))
     except OSError as error:
         return report_error(command_error_from_os_error(error))
 

@@ -142,6 +142,7 @@ def _runner(shape: Shape, settings: Settings) -> Program:
             "RUNNER_DIR": settings.runner_dir or f"{LOCAL_FOLDER.name}/runner",
             "METRICS_PORT": "0",
             "REDIS_URL": "",
+            "COORDINATOR_URL": "",
             "CLUSTER_TOKEN": "",
             "METRICS_TOKEN": "",
             "WORKER_TOKEN": "",
@@ -185,7 +186,11 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
     """
     coordinating = redis_environment(shape, "coordinator", passwords["coordinator"])
     # Programs that a worker runs must not see the admin token of the user.
-    working = redis_environment(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
+    working = (
+        redis_environment(shape, "worker", passwords["worker"])
+        | _NO_KEY
+        | {"CLUSTER_TOKEN": "", "WORKER_API": "", "COORDINATOR_URL": ""}
+    )
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
     door = _door(shape)

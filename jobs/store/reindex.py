@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from jobs.invalid_settings import InvalidSettings
 from jobs.network import redis_address
-from jobs.settings import Settings
+from jobs.settings import INVALID, load
 from jobs.store import Store
 from jobs.store.server import connection
 
@@ -13,7 +14,9 @@ from jobs.store.server import connection
 def main() -> int:
     """Rebuild all indexes and print the number of jobs. Return the exit code."""
     try:
-        count = Store(connection.connect(Settings().redis_url)).repairs.reindex()
+        count = Store(connection.connect(load().redis_url)).repairs.reindex()
+    except InvalidSettings as error:
+        return _fail(str(error), INVALID)
     except redis_address.UnusableAddress as error:
         return _fail(str(error))
     except connection.Denied as error:
@@ -24,9 +27,9 @@ def main() -> int:
     return 0
 
 
-def _fail(why: str) -> int:
+def _fail(why: str, code: int = 1) -> int:
     print(f"error: {why}", file=sys.stderr)
-    return 1
+    return code
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,37 @@ def test_metrics_with_a_token_are_read_with_it_alone() -> None:
             assert answer.status_code == 401 and "told" not in answer.text
             assert answer.headers["www-authenticate"] == "Bearer" and "METRICS_TOKEN" in answer.text
         assert "told 7.0" in fetch.get(url, headers={"Authorization": "Bearer secret"}).text
+    finally:
+        stop()
+
+
+def test_a_metrics_port_answers_instant_queries_for_one_name_and_no_other_paths() -> None:
+    registry = CollectorRegistry()
+    leases = Gauge("leases", "Leases.", ["device"], registry=registry)
+    leases.labels("cpu").set(7)
+    leases.labels("gpu").set(float("inf"))
+    port = free_port()
+    stop = metrics_server.serve(registry, Settings(metrics_port=port))
+
+    def ask(query: str) -> tuple[int, Any]:
+        answer = fetch.get(f"http://127.0.0.1:{port}/api/v1/query", params={"query": query})
+        return answer.status_code, answer.json()
+
+    try:
+        status, answer = ask("leases")
+        values = [(each["metric"], each["value"][1]) for each in answer["data"]["result"]]
+        assert (status, answer["status"], answer["data"]["resultType"]) == (200, "success", "vector")
+        assert values == [
+            ({"__name__": "leases", "device": "cpu"}, "7"),
+            ({"__name__": "leases", "device": "gpu"}, "+Inf"),
+        ]
+        assert abs(answer["data"]["result"][0]["value"][0] - time.time()) < 60
+        assert ask("missing") == (200, {"status": "success", "data": {"resultType": "vector", "result": []}})
+        for query in ("", "sum(leases)", 'leases{device="cpu"}', "leases or up"):
+            status, answer = ask(query)
+            assert (status, answer["status"], answer["errorType"]) == (400, "error", "bad_data")
+        for path in ("/", "/metrics/", "/api/v1/query_range", "/x"):
+            assert fetch.get(f"http://127.0.0.1:{port}{path}").status_code == 404
     finally:
         stop()
 

@@ -41,7 +41,16 @@ _BEATS = membership.FOLDER / "beats"
 #: Maximum age of a heartbeat in seconds.
 _POLL_SECONDS, _SILENT_SECONDS = 1.0, 15.0
 #: Settings of a local cluster that workers of another cluster must not inherit.
-_EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
+_EMPTY = (
+    "REDIS_URL",
+    "CLUSTER_TOKEN",
+    "METRICS_TOKEN",
+    "SECRETS_KEY",
+    "WORKER_TOKEN",
+    "WORKER_API",
+    "COORDINATOR_URL",
+    "NODE_TYPE",
+)
 #: Maximum number of characters of an invitation on stdin.
 _LONGEST_LINE = 1000
 
