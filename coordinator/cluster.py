@@ -129,8 +129,8 @@ class Cluster:
             return error
         outcome, job_id = cast(tuple[str, str], written)
         if accepted.job.hold:  # The job may be in its tenant's backlog
-            row = self.queries.jobs.job(job_id)
-            accepted = replace(accepted, estimated_wait_seconds=row.get("estimated_wait_seconds"))
+            waits = [row.get("estimated_wait_seconds") for row in self.queries.jobs.by_ids([job_id])]
+            accepted = replace(accepted, estimated_wait_seconds=next(iter(waits), None))
         has_parents = bool(accepted.job.after or accepted.job.after_any)
         is_queued = outcome == "new" and not has_parents
         state = "queued" if is_queued else self.queries.jobs.states([job_id])[0] or "queued"

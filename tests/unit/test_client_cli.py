@@ -533,6 +533,16 @@ def test_status_for_people(fake: Fake, run: Run) -> None:
     assert run("version").out == "1.2\n"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "start"), [(0.2, "immediately"), (5.0, "in about 5.0 s"), (None, "at an unknown time")]
+)
+def test_a_submission_and_the_job_name_the_same_start(fake: Fake, run: Run, seconds: float | None, start: str) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED | {"estimated_wait_seconds": seconds}))
+    assert f"queued, starts {start}; watch it" in run("submit", "sums", "--start", "1").err
+    fake.on("GET", "/api/jobs/j1", job("queued", estimated_wait_seconds=seconds))
+    assert ["starts", *start.split()] in [line.split() for line in run("job", "j1").out.splitlines()]
+
+
 def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     used = USAGE | {"workers": {"desk": {"device": "cpu", "units": 250, "leases": 2, "seconds": 3.0}}}
     fake.on("GET", "/api/jobs/j1", job("running", usage=used))
