@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coordinator import __main__ as coordinator
 from deploy.local import port_list
 from deploy.local.joining import authority
 from jobs.network import exposure
@@ -79,6 +78,9 @@ def _bind(door: Endpoint) -> str:
 
 
 def main() -> int:
+    # Import only here, because the starter of the cluster uses this module and must not load the coordinator.
+    from coordinator import __main__ as coordinator
+
     door = load_endpoint()
     if door is None:
         return exposure.REFUSED
