@@ -85,7 +85,7 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
 
 
 def remove_unused() -> tuple[str, ...]:
-    """Remove compiled code that nothing has used for a month, except the code of this version. Return the names."""
+    """Remove compiled code that was unused for a month, except this version's code. Return the folder names."""
     code_sets.configure_numba()
     for kind in registry.kinds_for_device(Device.CPU):
         compiled_code.use_folder(compiled_code.folder(kind))
@@ -95,7 +95,7 @@ def remove_unused() -> tuple[str, ...]:
 def load(shared: Any, kind: str, how: Load) -> Loaded | None:
     """Load the kernel of a kind from the cache, or compile it, and check its known answers.
 
-    Return None if `how` does not allow to compile it, or to wait for another process that is compiling it.
+    Return None if `how` forbids compiling the kernel, or waiting for another process that is compiling it.
     """
     if not how.may_compile and not code_sets.is_published(kind):
         return None
@@ -109,7 +109,7 @@ def load(shared: Any, kind: str, how: Load) -> Loaded | None:
 
 
 def _find_error(kind: str) -> str:
-    """Compile or load a kernel, check its known answers, and return why it must not be used, or an empty string."""
+    """Compile or load a kernel, and check its known answers. Return the error, or an empty string."""
     try:
         registry.kernel(kind, Device.CPU).warm()
         known_answers.check(kind, Device.CPU)

@@ -1,4 +1,4 @@
-"""Kernels of a CPU worker. Child processes compile them in the background, while lanes compute with the others."""
+"""Kernels of a CPU worker. Child processes compile kernels in the background while lanes compute with other kernels."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jobs.worker.lifecycle import Worker
 
 log = logging.getLogger(__name__)
 
-#: Number of processes that may die while they compile one kernel; then the worker refuses the kind.
+#: Number of failed compiler processes for one kernel after which the worker refuses the kind.
 MAX_DEATHS = 3
-#: Interval in seconds for looking for kernels to compile, and for jobs that wait for them.
+#: Interval in seconds between searches for kernels that must be compiled.
 POLL_SECONDS = 0.5
 
 
 class Kernels:
-    """Compiles the kernels that the cache lacks, and offers each kind once a lane has loaded its kernel.
+    """Compiles the kernels that the cache lacks. Offers a kind as soon as a lane has loaded its kernel.
 
     At most `parallel` processes compile kernels that no job waits for. Implements KernelStates.
     """
@@ -34,10 +34,10 @@ class Kernels:
         self._closed = threading.Event()
         #: Kinds whose kernels lanes must load.
         self._loadable = set(registry.kinds_for_device(Device.CPU))
-        #: Kinds that must be compiled, in this order, with True if the cached code is wrong.
+        #: Kinds that must be compiled, in this order. The value is True if the cached code is wrong.
         self._missing: dict[str, bool] = {}
         self.compiling: dict[str, ChildLane | None] = {}
-        #: Kinds that other processes of this machine are compiling; processes of this worker wait for them.
+        #: Kinds that other processes on this machine are compiling.
         self._elsewhere: set[str] = set()
         #: Kinds that each lane must compile, because compiled code cannot be stored.
         self._unstorable: set[str] = set()
@@ -70,7 +70,7 @@ class Kernels:
     def report_wrong(self, kind: str, how: Load, why: str) -> None:
         with self._lock:
             if kind not in self._loadable or how.compilations < self._compilations[kind]:
-                return  # another lane has reported the same code
+                return  # Another lane has reported the same code.
             self._loadable.discard(kind)
             if kind not in self._recompiled:
                 log.warning("compiled code returned wrong answers; compiling it again", extra={"wrong": {kind: why}})

@@ -40,7 +40,7 @@ CRASHES = (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.S
 END_SECONDS = 10.0
 #: Timeout in seconds for a new child to answer. It imports numba first, which takes long on a loaded machine.
 START_SECONDS = 120.0
-#: Number of consecutive children that may exit before they have started; then the worker exits.
+#: Number of consecutive children with a failed start after which the worker exits.
 MAX_FAILED_STARTS = 3
 #: Interval in seconds at which the parent checks a task's stop flag.
 POLL_SECONDS = 0.05
@@ -49,7 +49,7 @@ spawn_context = multiprocessing.get_context("spawn")
 
 
 class KernelStates(Protocol):
-    """Kernels that lanes must load, and what becomes of those that a lane cannot load. Thread-safe."""
+    """Interface through which lanes select kernels to load, and report the results. Thread-safe."""
 
     def loadable(self, loaded: AbstractSet[str]) -> list[str]:
         """Return the kinds that a lane with these kernels must load before it gets more work."""
@@ -134,7 +134,7 @@ class ChildLane:
         if self._has_answered():
             self._failed_starts = 0
             return
-        why = f"lane {self.name}: its process does not start; see the lines above in this log"
+        why = f"lane {self.name}: its process does not start; see the previous lines of this log"
         self._failed_starts += 1
         if self._failed_starts >= MAX_FAILED_STARTS:
             self._kernels.report_failed_start(why)
@@ -145,7 +145,7 @@ class ChildLane:
         if loaded is None:
             self._kernels.report_missing(kind)
         elif loaded.wrong:
-            self._free = False  # replace the child, because it cannot load the same kernel twice
+            self._free = False  # Replace the child, because it cannot load the same kernel twice.
             self._kernels.report_wrong(kind, how, loaded.wrong)
             raise LaneDied(f"lane {self.name}: wrong kernel: {kind}", touched=False)
         else:
@@ -153,7 +153,7 @@ class ChildLane:
             self._kernels.report_loaded(kind, loaded)
 
     def load(self, kind: str, how: Load) -> Loaded | None:
-        """Have the child load or compile a kernel. Raises LaneDied, after a report if the kernel crashed the child."""
+        """Let the child load or compile a kernel. Raises LaneDied if the child dies."""
         try:
             loaded: Loaded | None = self._ask(("load", kind, how))
             return loaded

@@ -192,7 +192,7 @@ class WorkerProcess:
         return [StreamLane(str(number), most, self._retire, self._check_health, known) for number in range(LANES)]
 
     def _prepare_kernels(self, uuid: str) -> None:
-        """Compile and test the kernel of each kind, and offer it. If the GPU fails a self-test, retire the worker."""
+        """Compile and test the kernel of each kind, and offer the kind. Stop the worker if a self-test fails."""
         worker, seconds = self._worker, dict[str, float]()
         while worker.compiling and not self._ended.is_set():
             worker.read_waiting_kinds()
@@ -205,7 +205,7 @@ class WorkerProcess:
             except gpu.DeviceLost as error:
                 self._retire(f"the GPU {uuid} cannot be used: {error}")
                 return
-            except Exception as error:  # any error of the CUDA compiler excludes only this kind
+            except Exception as error:  # An error of the CUDA compiler excludes only this kind.
                 log.exception("cannot compile a kernel", extra={"kind": kind})
                 worker.refuse(kind, f"{type(error).__name__}: {error}")
             else:
@@ -260,7 +260,7 @@ def open_device(settings: Settings, machine: Machine, uuid: str) -> None:
     hide_other_gpus(uuid)
     try:
         gpu.set_device(machine.open(uuid, settings.gpu_memory_limit * 2**20))
-    except Exception as error:  # any error of CuPy means that this worker must not take work
+    except Exception as error:  # After an error of CuPy, this worker must not take work.
         raise CannotStart(f"the GPU {uuid} cannot be used: {type(error).__name__}: {error}") from error
 
 

@@ -29,7 +29,7 @@ def questions(kind: str) -> list[dict[str, Any]]:
 
 
 def run(kind: str) -> float:
-    """Compile the kernel of a kind, check its known answers, and return the seconds.
+    """Compile the kernel of a kind and check its known answers. Return the duration in seconds.
 
     Raises SelfTestFailed, DeviceLost, or errors of the compiler.
     """

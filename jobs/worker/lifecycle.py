@@ -119,11 +119,11 @@ class Worker:
         return self._waiting_kinds
 
     def waiting_first(self, kinds: Collection[str]) -> list[str]:
-        """Sort kinds whose kernels must be compiled or loaded. Kinds of waiting jobs come first."""
+        """Sort kinds so that the kinds of waiting jobs come first."""
         return sorted(kinds, key=lambda kind: (kind not in self._waiting_kinds, kind))
 
     def repair_lanes(self) -> None:
-        """Have idle lanes load new kernels, and replace dead lanes."""
+        """Let idle lanes load new kernels, and replace dead lanes."""
         if self.server:
             self.server.pool.repair_idle()
 
@@ -193,7 +193,7 @@ class Worker:
         with self._starting(store):
             lanes = start()
         server = Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
-        with self._changing_kinds:  # a kernel may have been compiled meanwhile
+        with self._changing_kinds:  # A kernel may have been compiled meanwhile.
             server.kinds = self.kinds
             self.server = server
         return server

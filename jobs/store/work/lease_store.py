@@ -120,7 +120,7 @@ class SlotCalls(Protocol):
         """Return the number of pending jobs in each requested queue."""
 
     def unsupported(self) -> list[str]:
-        """Return the kinds of waiting jobs that the workers which requested work do not compute."""
+        """Return the kinds of the jobs that wait for a worker which computes their kind."""
 
 
 class LeaseCalls(Protocol):

@@ -87,7 +87,7 @@ class RedisLink:
         )
 
     def repeat_request(self) -> None:
-        with contextlib.suppress(RedisError):  # an idle worker requests work every two seconds anyway
+        with contextlib.suppress(RedisError):  # An idle worker requests work every two seconds anyway.
             wakeups.requeue_wakeup(self.store, self._queue)
 
 
