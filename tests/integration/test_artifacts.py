@@ -88,7 +88,18 @@ def test_run_sends_three_thousand_files_within_twenty_seconds_and_then_the_one_t
     environment = live.user("read", "submit", "run") | {"CLUSTER_URL": proxy.api}
 
     def run() -> str:
-        command = [sys.executable, "-m", "threads_cluster", "run", "--files", str(work), "--no-wait", "--", "true"]
+        command = [
+            sys.executable,
+            "-m",
+            "threads_cluster",
+            "run",
+            "--files",
+            str(work),
+            "--queue",
+            "--no-wait",
+            "--",
+            "true",
+        ]
         ran = subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, timeout=60)
         assert ran.returncode == 0, ran.stderr
         assert live.post(f"/api/jobs/{ran.stdout.strip()}/cancel").status_code == 200
