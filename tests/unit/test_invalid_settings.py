@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.joining import joining
+from deploy.local.outcome import CommandError
 from jobs import settings
 from jobs.invalid_settings import InvalidSettings
 
@@ -88,7 +90,7 @@ def test_messages(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], me
     ("gpu_enabled", "meaning"), [("", "cpu-worker"), ("auto", "cpu-worker"), ("true", "gpu-worker")]
 )
 def test_the_node_type_worker_means_a_kind_of_worker(
-    monkeypatch: pytest.MonkeyPatch, gpu_enabled: str, meaning: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gpu_enabled: str, meaning: str
 ) -> None:
     monkeypatch.setenv("NODE_TYPE", "worker")
     monkeypatch.setenv("GPU_ENABLED", gpu_enabled)
@@ -97,12 +99,7 @@ def test_the_node_type_worker_means_a_kind_of_worker(
     with pytest.raises(SystemExit) as ended:
         settings.load_for("coordinator")
     assert ended.value.code == 2
-
-
-def test_a_process_does_not_start_in_another_role() -> None:
-    ran = run("coordinator", NODE_TYPE="worker")
-    assert ran.returncode == 2
-    assert ran.stderr.startswith("error: NODE_TYPE is cpu-worker, but this process is a coordinator: ")
+    assert capsys.readouterr().err.startswith(f"error: NODE_TYPE is {meaning}, but this process is a coordinator: run ")
 
 
 @pytest.mark.parametrize("more", [{}, {"WORKER_API": "https://cluster.example/"}])
@@ -111,6 +108,23 @@ def test_coordinator_url_is_the_address_of_workers(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     settings.load.cache_clear()
     assert settings.load().worker_api.rstrip("/") == "https://cluster.example"
+
+
+@pytest.mark.parametrize(
+    ("variables", "labels", "message"),
+    [
+        ({}, "a;b", r"--labels is 'a;b', but must be a text that matches ^[A-Za-z0-9._:/, -]*$"),
+        ({"AUTH": "x"}, "a", "AUTH is 'x', but must be one of auto, guest, required"),
+    ],
+)
+def test_join_names_the_option_or_the_variable(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], labels: str, message: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(CommandError) as caught:
+        joining.check_settings(joining.JoinOptions(labels=labels, runner=True))
+    assert (caught.value.code, str(caught.value)) == (2, message)
 
 
 @pytest.fixture(autouse=True)

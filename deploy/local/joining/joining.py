@@ -32,6 +32,7 @@ from deploy.local.outcome import (
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import Program
+from jobs import invalid_settings
 from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 
@@ -128,7 +129,8 @@ def check_settings(asked: JoinOptions) -> Settings:
     try:
         settings = Settings(runner_labels=asked.labels)
     except ValidationError as error:
-        raise CommandError(USAGE, f"--labels: {error.errors()[0]['msg']}") from None
+        why = invalid_settings.describe(error, Settings)
+        raise CommandError(USAGE, why.replace("RUNNER_LABELS is", "--labels is")) from None
     shape.check_folder(settings, asked.runner)
     return settings
 
