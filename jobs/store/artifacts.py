@@ -32,8 +32,9 @@ class Artifact:
     names: tuple[str, ...]
     #: Objects that keep the artifact, such as job:ID. The holder `kept` keeps it until a user deletes it.
     holders: tuple[str, ...]
-    #: Storage object that contains the manifest, and its size in bytes.
+    #: Storage object that contains the manifest.
     manifest: str
+    #: Size of the manifest in bytes.
     manifest_bytes: int
     #: True if a path of the artifact belongs to a model, or None if a job stored the artifact.
     is_model: bool | None = None

@@ -26,7 +26,8 @@ _JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
 _TUNNEL_SECONDS = 15
 #: Seconds for which a coordinator's number of requests is valid.
 _BUSY_SECONDS = 10
-#: Length in milliseconds of the intervals in which requests are counted, and number of earlier intervals in use.
+#: Length in milliseconds of the intervals in which requests are counted.
+#: Statistics include the current interval and `SLOTS` earlier intervals.
 SLOT_MS, SLOTS = 10_000, 6
 
 

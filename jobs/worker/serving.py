@@ -23,7 +23,7 @@ from jobs.worker.telemetry.meter import Meter
 CLOSE_SLOT_SECONDS = 60.0
 #: Maximum time in seconds that a stopping worker waits for its lanes.
 SHUTDOWN_SECONDS = 10.0
-#: Poll intervals in seconds during a time slice (slot): while a lane is idle, and while all lanes are busy.
+#: Poll intervals in seconds during a time slice (slot): with an idle lane, and with only busy lanes.
 POLL_IDLE_SECONDS, POLL_BUSY_SECONDS = 0.05, 0.5
 #: Poll interval in seconds of a drained worker that waits to be resumed.
 DRAINED_SECONDS = 0.1

@@ -15,8 +15,9 @@ _INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|node|lua|php)[0-9.]*|Rscript
 _WRAPPERS = frozenset({"env", "exec", "nice", "nohup", "time"})
 _OPTION_OR_VARIABLE = re.compile(r"-.*|[A-Za-z_]\w*=.*", re.DOTALL)
 _FUNCTION = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
-#: Words before a command in a shell text, and commands that only prepare others.
+#: Shell keywords that precede a command.
 _KEYWORDS = frozenset({"!", "{", "do", "else", "if", "then", "until", "while"})
+#: Shell commands that only prepare other commands.
 _PREPARATIONS = frozenset({"", ".", ":", "case", "cd", "export", "for", "mkdir", "set", "source", "trap", "ulimit"})
 #: Number of characters at the start of a shell text in which its first command is searched.
 _SEARCHED = 4000

@@ -15,7 +15,7 @@ class Clock(Part):
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        #: Local monotonic time of the last reading, and the Redis time that was read.
+        #: Last reading of Redis' clock, as a pair of local monotonic time and Redis time.
         self._read = (float("-inf"), 0.0)
 
     def now(self) -> float:

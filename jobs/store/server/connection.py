@@ -317,7 +317,7 @@ class _MasterConnection(SentinelManagedConnection):
             if any(code in str(error) for code in ("NOREPLICAS", "BUSY")):
                 self.disconnect()  # type: ignore[no-untyped-call]
                 self._doubt()
-            elif "is now a slave" in str(error):  # redis-py has already disconnected
+            elif "is now a slave" in str(error):  # redis-py has already closed the connection.
                 self._doubt()
             raise
 

@@ -27,7 +27,8 @@ Command: TypeAlias = Sequence[str | bytes | int | float]
 MOST = 256
 #: Seconds without a reply after which the connection is closed.
 SILENCE_SECONDS = 1.0
-#: Interval between connection attempts, and timeout of an attempt, in seconds.
+#: Interval in seconds between attempts to connect to Redis.
+#: `CONNECT_SECONDS` is the timeout of an attempt in seconds.
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 3.0
 _NOTHING_YET = object()
 

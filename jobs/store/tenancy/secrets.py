@@ -11,7 +11,8 @@ from jobs.store.server.functions import Part
 
 #: Pattern of secret names, which are also valid names of environment variables.
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-#: Maximum number of secrets per tenant, and maximum size of a secret's value in bytes of UTF-8.
+#: Maximum number of secrets per tenant.
+#: `MAX_BYTES` is the maximum size of a secret's value in bytes of UTF-8.
 MAX_SECRETS, MAX_BYTES = 100, 64 << 10
 
 

@@ -16,9 +16,10 @@ from jobs.store.tenancy.stored_bytes import StoredBytes
 
 #: Pattern of tenant names.
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
-#: Maximum weight of a tenant, and maximum value of limits on lanes and jobs.
+#: Maximum weight of a tenant.
+#: `MAX_CAP` is the maximum value of a tenant's limits on lanes and jobs.
 MAX_WEIGHT, MAX_CAP = 1_000_000, 1_000_000_000
-#: Maximum values of the limits on units per day, on GPU seconds per day, and on stored bytes.
+#: Maximum values of a tenant's limits on daily units, daily GPU seconds, and stored bytes.
 MAX_UNITS, MAX_GPU_SECONDS, MAX_BYTES = 2**53 - 1, 10**9, 2**50
 
 

@@ -23,7 +23,8 @@ from jobs.store.server.functions import Part
 #: Pattern of a token (tc_<id>_<secret>) or a session cookie (ts_<id>_<secret>).
 _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-#: Maximum number of tokens, and of sessions. Each coordinator keeps all of them in memory.
+#: Maximum number of API tokens, and maximum number of browser sessions.
+#: Each coordinator keeps all tokens and sessions in memory.
 MAX_TOKENS, MAX_SESSIONS = 10_000, 10_000
 #: Maximum number of sessions per token. Without this limit, repeated logins could end the sessions of other tokens.
 MAX_LOGINS = 100

@@ -15,7 +15,7 @@ from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 from threads_protocol.states import TERMINAL
 
-#: Maximum number of units, and of unit ranges, in one call.
+#: Maximum number of units, and maximum number of unit ranges, in one call.
 MAX_UNITS, MAX_RANGES = 100_000, 1000
 
 

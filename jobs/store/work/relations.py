@@ -12,7 +12,7 @@ from jobs.store.server.functions import Part
 #: Maximum number of a blocked job's dependencies that are checked.
 #: At most `_NAMED` of the unfinished dependencies are returned.
 _LOOKED_AT, _NAMED = 64, 3
-#: Maximum number of dependent jobs, and of skipped jobs, that are returned.
+#: Maximum number of dependent jobs that are returned. The same limit applies to skipped jobs.
 MOST = 1000
 
 

@@ -32,7 +32,7 @@ class Piece:
     hi: int
     #: Number of failed attempts of the first unit.
     errors: int = 0
-    #: Lane that holds the lease, or empty.
+    #: Name of the lane that has leased the range, or empty.
     lane: str = ""
     granted: int = 0
 

@@ -302,7 +302,7 @@ class Api:
         finally:
             if asked.polls:
                 self._polling = False
-        if 300 <= answer.status_code < 400:  # a redirect must not receive the token
+        if 300 <= answer.status_code < 400:  # The token must not be sent to a redirect.
             content = answer.headers.get("Location", "").encode()
         return answer.status_code, content
 

@@ -29,7 +29,8 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Time limit for retries of a call, and maximum delay between two attempts, in seconds.
+#: Time limit in seconds for retries of a call.
+#: `LONGEST_PAUSE` is the maximum delay in seconds between two attempts.
 PATIENCE_SECONDS, LONGEST_PAUSE = 60.0, 5.0
 Answer = TypeVar("Answer")
 
