@@ -53,7 +53,7 @@ class Cordon:
         self._lock = threading.Lock()
         #: Number of failed starts per job since the last successful start.
         self._failed: Counter[str] = Counter()
-        #: Last unit that failed because of this host, and its number of consecutive host faults, for each job.
+        #: For each job, the last unit that failed because of this host, and its number of consecutive host faults.
         self._units: dict[str, tuple[int, int]] = {}
         self._faulty = ""
 

@@ -71,7 +71,7 @@ class Run:
         self._job, self._token = task.facts.job_id, task.grant.token
         self._command = commands.parse(task.facts.spec)
         self._around = commands.ProgramContext(job=self._job, folder="")
-        #: Current unit, and the first unit whose result is not committed.
+        #: `_unit` is the current unit, and `_first` is the first unit whose result is not committed.
         self._unit = self._first = task.grant.lo
         self._errors = task.grant.errors
         self._began = self._unit_began = time.monotonic()

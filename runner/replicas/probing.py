@@ -16,7 +16,8 @@ import httpx
 
 log = logging.getLogger(__name__)
 
-#: Interval in seconds between health checks of a replica that is starting, and of a replica that has started.
+#: Interval in seconds between health checks of a replica that is starting.
+#: `READY_SECONDS` is the interval in seconds after the start.
 #: `ANSWER_SECONDS` is the timeout of a health check in seconds.
 STARTING_SECONDS, READY_SECONDS, ANSWER_SECONDS = 0.2, 2.0, 2.0
 #: Number of consecutive failed health checks that make a replica unhealthy.
