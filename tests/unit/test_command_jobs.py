@@ -135,7 +135,7 @@ def test_a_job_is_in_a_queue_of_runners(bench: Bench) -> None:
         assert (job["queue"], job["total"], job["type"]) == ("runner.high", 5, "command")
         assert job["device"] == "runner"
     other = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1}, "device": "runner"}
-    refused(bench.ask("POST", "/api/submit", other), 422, "device", "no kernel")
+    refused(bench.ask("POST", "/api/submit", other), 422, "device", "cannot run on device runner")
 
 
 def test_every_kind_says_where_it_runs(bench: Bench) -> None:
