@@ -104,7 +104,7 @@ class Trees:
         return how, self.find(tenant, new.id)
 
     def _release_locations(self, tenant: str, before: str) -> None:
-        """Release an artifact without a name at all its locations on hosts, which would otherwise hold it forever."""
+        """Release an unnamed artifact at all its locations on hosts, so that the artifact can be deleted."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
             locations.release_all(self._store.artifacts, tenant, old)

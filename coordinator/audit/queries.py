@@ -28,7 +28,7 @@ class AuditQueries:
         return serializers.serialize_part(log, self._before(after, log))
 
     def _before(self, after: int, log: Log) -> Position:
-        """Return the position of the entry before the first one in `log`."""
+        """Return the position of the entry before the first entry in `log`."""
         if after <= log.dropped.seq:
             return log.dropped
         known = self._audit_log.hash_of(after)

@@ -28,7 +28,7 @@ class Ends:
         """Notify the listeners of the jobs that have ended with these events."""
         for event in events:
             if not event.ends:
-                self.recent_jobs.pop(event.job, None)  # the job was retried
+                self.recent_jobs.pop(event.job, None)  # the job has been retried
                 continue
             self.recent_jobs[event.job] = None
             for listener in list(self.listeners.get(event.job, ())):

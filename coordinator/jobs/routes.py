@@ -56,5 +56,5 @@ def get_mark(
     mark: Annotated[str, Path(max_length=64, description="Mark of the kind, such as verified.")],
     cluster: http.ClusterDep,
 ) -> Response:
-    """Return the ranges that finished jobs of a kind have proved: the gapless range from the origin, and others."""
+    """Return the ranges that finished jobs of a kind have proved, starting with the gapless range from the origin."""
     return json_response(cluster.queries.jobs.mark(kind, mark))

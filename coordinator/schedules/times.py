@@ -35,11 +35,11 @@ class Times:
     timezone: str = "UTC"
 
     def after(self, moment: int) -> int | None:
-        """Return the first time after a moment, or None if there is none."""
+        """Return the first run time after the given time, or None if there is none."""
         return next(self.all_after(moment), None)
 
     def all_after(self, moment: int) -> Iterator[int]:
-        """Yield the times after a moment."""
+        """Yield the run times after the given time."""
         if self.every:
             at = self.anchor + ((moment - self.anchor) // self.every + 1) * self.every
             while True:

@@ -173,7 +173,7 @@ class Engine:
 
 
 def _is_reopened(known: Known) -> bool:
-    """Return True for a failed workflow that still has all its jobs, since a user may have retried one of them."""
+    """Return True if a user may have retried a job of this failed workflow, because all its jobs still exist."""
     return known.state == State.FAILED and not any(job.gone for job in known.jobs.values())
 
 

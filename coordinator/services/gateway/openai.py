@@ -58,7 +58,7 @@ class TooLate(errors.ClusterError):
 
 
 def model(body: Any) -> str:
-    """Return the model in a request body. Raises InvalidRequest if there is none."""
+    """Return the model name in a request body. Raises InvalidRequest if the body names no model."""
     if not isinstance(body, dict):
         raise errors.InvalidRequest("the body must be an object", field="body")
     name = body.get("model")

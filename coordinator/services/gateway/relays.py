@@ -43,7 +43,7 @@ _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, InvalidMes
 
 
 def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
-    """Return the WebSocket URL at which other coordinators reach this one: its listen address, or loopback."""
+    """Return the WebSocket URL of this coordinator for other coordinators: its listen address, or loopback."""
     secure = "s" if settings.tls_certificate else ""
     bind = "127.0.0.1" if settings.bind in _EVERYWHERE else settings.bind
     host = f"[{bind}]" if ":" in bind else bind
@@ -92,7 +92,7 @@ class Relays:
         return there.key != self._tunnels.key and (there.host == self._host or not _is_loopback(named))
 
     async def _keep(self, worker: str, there: TunnelEnd) -> None:
-        """Use a relay until it breaks."""
+        """Use a relay until its connection breaks."""
         try:
             await self._use(worker, there)
         except _BROKEN as error:

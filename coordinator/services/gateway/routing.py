@@ -77,7 +77,7 @@ class Route:
         return abilities
 
     def answers(self, call: str) -> bool:
-        """Return True unless the engine is known to lack the call."""
+        """Return False if the engine is known not to support the call."""
         known = self.abilities["calls"]
         return known is None or call in known
 

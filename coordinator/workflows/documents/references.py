@@ -74,7 +74,7 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_changed(value: Any) -> bool:
-    """Return True if a value contains a reference, or an escaped one, that filling replaces."""
+    """Return True if filling references would change the value."""
     return any(reference(text) or _is_escape(text) for _, text in _texts(value, ()))
 
 
