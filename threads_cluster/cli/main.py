@@ -604,7 +604,7 @@ def _outcome(arguments: list[str] | None) -> int:
 
 
 def _start_fast() -> None:
-    """Skip work that takes a quarter of the time of a short command."""
+    """Skip interpreter work that would take a quarter of the time of a short command."""
     settings.disable_pydantic_plugins()
     gc.set_threshold(_OBJECTS)
     atexit.register(gc.freeze)  # Without it, Python searches all objects for cycles when it exits

@@ -117,7 +117,7 @@ class Session:
 
 
 def report_cluster(cluster: Cluster) -> None:
-    """Report on stderr which cluster a command acts on, before it ends or deletes something there."""
+    """Report on stderr which cluster a command uses, before the command stops or deletes something there."""
     from threads_cluster.cli import show
 
     show.say(f"acting on {cluster.connection.cluster}")

@@ -19,7 +19,7 @@ Anything: TypeAlias = dict[str, Any]
 
 @with_config(strict=True)
 class Version(TypedDict):
-    """The version field, which the status response has in every version of the cluster."""
+    """The field `version` of the status response, which every version of the cluster sends."""
 
     version: str
 

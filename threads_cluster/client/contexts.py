@@ -134,7 +134,7 @@ def _fields(known: Contexts) -> dict[str, dict[str, str]]:
 
 
 def keep(context: Context, stated: settings.Settings, *, select: bool) -> Context:
-    """Store a context, and return it with its name. A cluster that has a context already keeps the name of it.
+    """Store a context, and return it with its name. A cluster that already has a context keeps its name.
 
     If no other context is selected, the new context becomes the selected one, even without `select`.
     """

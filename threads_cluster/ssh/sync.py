@@ -107,7 +107,7 @@ class Sender:
     # -- read the host's state -------------------------------------------------------------------------------------
 
     async def _before(self) -> dict[str, list[Any]]:
-        """Return the files that were sent before, with their hash, mode, size and time, keyed by path.
+        """Return the files that earlier transfers sent, with their hash, mode, size and time, keyed by path.
 
         For a link, the value contains its target.
         """
