@@ -101,7 +101,7 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
-        # With a runner, the owners of tokens run programs on this machine. Other users must not reach these.
+        # Owners of tokens can run programs on a runner, so requests without a token get only guest access.
         **({"AUTH": "guest"} if shape.runner and load().auth == "auto" else {}),
     }
 
