@@ -775,7 +775,7 @@ def test_ctrl_c_is_exit_code_130(arguments: list[str]) -> None:
 def test_a_fault_of_the_command_names_its_place_and_no_more(
     run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(found: Any, url: str) -> None:
+    def fails(*_: Any) -> None:
         raise KeyError(TOKEN)
 
     monkeypatch.setattr(show, "status", fails)
