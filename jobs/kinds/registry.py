@@ -97,7 +97,7 @@ def kernel(kind: str, device: Device) -> Kernel:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise errors.NoKernel(f"kind {kind} has no kernel for {device}") from error
+        raise errors.NoKernel(f"jobs of kind {kind} cannot run on device {device}") from error
 
 
 def warm(kind: str, device: Device) -> None:

@@ -245,7 +245,7 @@ def test_the_reach_of_a_peak_is_exact_in_two_limbs(peak: int) -> None:
 @pytest.mark.parametrize("code", [blocks.TOO_LONG, blocks.TOO_MANY_RECORDS, blocks.TOO_MANY_WIDE])
 def test_a_failing_launch_raises_and_names_its_numbers(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "singles", lambda *_: code)
-    with pytest.raises(OverflowError, match=r"among the numbers 5\.\.14"):
+    with pytest.raises(OverflowError, match=r"for a number in 5\.\.14"):
         kernel.run(spec(5, 10), 0, 10, go_on)
 
 

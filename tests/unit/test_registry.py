@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_device_without_a_kernel_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(ROOT / "tests" / "kinds" / "jobs" / "kinds")])
     registry.names.cache_clear()
-    with pytest.raises(errors.NoKernel, match="kind faulty has no kernel for gpu"):
+    with pytest.raises(errors.NoKernel, match="jobs of kind faulty cannot run on device gpu"):
         registry.kernel("faulty", Device.GPU)
     registry.names.cache_clear()
 

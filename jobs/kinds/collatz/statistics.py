@@ -67,7 +67,7 @@ class Tally:
     def check(self, failure: int, start: int, end: int) -> None:
         """Raise OverflowError if a launch failed; process the numbers that the launch skipped as Python integers."""
         if failure:
-            raise OverflowError(f"{_FAILURES[failure]} among the numbers {start}..{end - 1}")
+            raise OverflowError(f"{_FAILURES[failure]} for a number in {start}..{end - 1}")
         if self.notes.sizes[2]:
             self._take_wide()
 

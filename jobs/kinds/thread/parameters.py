@@ -321,7 +321,7 @@ class Parameters(Strict):
     @classmethod
     def _only_with_a_join(cls, value: float, info: ValidationInfo) -> float:
         if value and info.data.get("join") == "none":
-            raise PydanticCustomError("rule", "must be 0 with join none; got {got}", {"got": value})
+            raise PydanticCustomError("rule", "must be 0 if join is none; got {got}", {"got": value})
         return value
 
     @field_validator("quantum_us")
