@@ -106,7 +106,7 @@ ODD: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "collatz", "priority": "interactive"}, "priority", "high, normal, low"),
     ({"type": "collatz", "priority": "urgent"}, "priority", "high, normal, low"),
     ({"type": "collatz", "device": "tpu"}, "device", "gpu, any, cpu"),
-    ({"type": "faulty", "device": "gpu"}, "device", "no kernel"),
+    ({"type": "faulty", "device": "gpu"}, "device", "cannot run on"),
     ({"type": "faulty", "device": "cpu", "gpu_preferred": True}, "gpu_preferred", "cannot be combined with device"),
     ({"type": "faulty", "gpu_preferred": "yes"}, "gpu_preferred", "boolean"),
     ({"type": "faulty", "parameters": []}, "parameters", "dictionary"),

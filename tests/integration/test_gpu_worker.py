@@ -86,7 +86,7 @@ def test_what_has_no_gpu_kernel_goes_to_cpus_and_says_so(tmp_path: Path) -> None
         answer = live.post("/api/submit", body).json()
         assert answer["notes"] == ["runs on the CPU: the job has no GPU kernel"]
         refused = live.post("/api/submit", {**body, "gpu_preferred": False, "device": "gpu"})
-        assert refused.status_code == 422 and "no kernel" in refused.json()["detail"]
+        assert refused.status_code == 422 and "cannot run on" in refused.json()["detail"]
 
 
 def test_two_workers_of_a_host_claim_two_gpus_and_a_third_finds_none(tmp_path: Path) -> None:

@@ -77,6 +77,12 @@ def requeue_wakeup(store: Store, queue: str) -> None:
     store.client.lpush(keys.rq_queue(queue), WAKEUP_ID)
 
 
+def ensure_wakeup(store: Store, queue: str) -> None:
+    """Add a wake-up to a queue that is empty. A queue that has wake-ups already causes a request for work."""
+    if not store.client.llen(keys.rq_queue(queue)):
+        requeue_wakeup(store, queue)
+
+
 def remove_dead_workers(store: Store) -> int:
     """Remove workers that died without unregistering from RQ's sets. Return their number."""
     sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]

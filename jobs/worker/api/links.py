@@ -88,7 +88,7 @@ class RedisLink:
 
     def repeat_request(self) -> None:
         with contextlib.suppress(RedisError):  # An idle worker requests work every two seconds anyway.
-            wakeups.requeue_wakeup(self.store, self._queue)
+            wakeups.ensure_wakeup(self.store, self._queue)
 
 
 class ApiLink:
