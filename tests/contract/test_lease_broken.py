@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
-from jobs import queues
+from jobs import queues, settings
 from jobs.partial_reader import GatheredPartials
 from jobs.store import keys, reindex
 from jobs.store.server import connection
@@ -256,6 +256,15 @@ def test_no_job_is_accepted_while_an_index_is_broken(bench: Bench) -> None:
     check(bench, bench.look())
 
 
+@pytest.fixture
+def unread_settings() -> Iterator[None]:
+    """Let a command read the environment again, as it does in a process of its own."""
+    settings.load.cache_clear()
+    yield
+    settings.load.cache_clear()
+
+
+@pytest.mark.usefixtures("unread_settings")
 @pytest.mark.parametrize(
     ("url", "words"),
     [("redis://127.0.0.1:1/0", "no server is listening at REDIS_URL"), ("nonsense", "REDIS_URL must start with")],
@@ -280,6 +289,7 @@ def test_an_index_that_does_not_fit_its_jobs_is_named(bench: Bench) -> None:
     check(bench, bench.look())
 
 
+@pytest.mark.usefixtures("unread_settings")
 def test_the_operator_rebuilds_the_indexes_with_one_command(
     bench: Bench, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -542,7 +542,7 @@ BAD_OBJECTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"thread_count": 10, "max_threads": 9}, ("max_threads",), "10..4194304"),
     ({"scheduler": "work_stealing", "join": "block"}, ("join",), "block requires scheduler fifo or lifo"),
     ({"scheduler": ["fifo", "round_robin"], "join": "block"}, ("join",), "round_robin"),
-    ({"join": "none", "join_cost_us": 1}, ("join_cost_us",), "join none"),
+    ({"join": "none", "join_cost_us": 1}, ("join_cost_us",), "join is none"),
     ({"quantum_us": 5}, ("quantum_us",), "only for scheduler round_robin"),
     ({"scheduler": "round_robin", "quantum_us": 0.5}, ("quantum_us",), "1..1000000"),
     ({"cores": list(range(1, 10)), "scheduler": list(asked.SCHEDULERS)}, ("scheduler",), "36 cells"),

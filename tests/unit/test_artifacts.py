@@ -310,7 +310,7 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(bench: Bench) -> None:
     for body, part in (
         (b"", "must start"),
         (b'[["x",1]]\na', "must start"),
-        (b'[["%b",3]]\nab' % sha.encode(), "names 3 bytes but contains 2"),
+        (b'[["%b",3]]\nab' % sha.encode(), "announces 3 bytes but contains 2"),
         (b'[["%b",2]]\nab' % sha.encode(), "has a different SHA-256"),
         (b"[[" * 9999, "must start"),
     ):
