@@ -355,9 +355,9 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
 ) -> None:
     monkeypatch.setattr(routing, "FRESH_SECONDS", 0.0)
     store, asked = both.app.state.coordinator.cluster.store, list[str]()
-    stored, real = store.services, store.functions.read
+    stored, real = store.services, store.functions.replies
 
-    def read(*commands: Sequence[str]) -> list[Any]:
+    def replies(*commands: Sequence[str]) -> list[Any]:
         asked.extend(word for command in commands for word in command)
         return list(real(*commands))
 
@@ -374,7 +374,7 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
             assert stored.add(made) == ("new", made.service_id)
     ids = [f"1{number:011}" for number in range(3)]
     token = both.token("read", "infer", "run", tenant="a")
-    monkeypatch.setattr(store.functions, "read", read)
+    monkeypatch.setattr(store.functions, "replies", replies)
     for path, with_replicas in (("/v1/models", 2), ("/v1/models/s-1", 2), ("/api/services", 3)):
         asked.clear()
         answer = both.ask("GET", path, token=token)
