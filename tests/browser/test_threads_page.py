@@ -174,7 +174,7 @@ def test_a_job_that_is_not_there_is_told(open_page: Open, pages: Live) -> None:
     expect(page.get_by_role("group", name="Run on this cluster")).to_be_visible()
     short = pages.submit("thread", {**PROGRAM, "replicas": 2})
     pages.result(short)
-    page.goto(f"{pages.url()}/#job={short}")
+    page.goto(f"{pages.url()}/index.html#job={short}")
     loaded(page, 0)
     fetch.delete(f"{pages.url()}/api/jobs/{short}").raise_for_status()
     page.reload()
