@@ -710,7 +710,7 @@ def test_a_million_slices_move_without_a_long_task(
         executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
     ) as plain_browser:
         page = plain_browser.new_page(viewport=DESK)  # type: ignore[arg-type]
-        page.goto(pages.url())
+        page.goto(f"{pages.url()}/index.html")
         expect(page.get_by_role("button", name="Pause")).to_be_visible()
         page.keyboard.press("e")
         page.get_by_label("Open a saved trace").set_input_files(million(tmp_path / "million.json"))
