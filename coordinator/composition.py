@@ -38,7 +38,7 @@ from coordinator.secrets.vault import Vault
 from coordinator.server.bodies import FILE_MEMORY, BodyMemory
 from coordinator.services import reconciler
 from coordinator.services.gateway.gateway import Gateway
-from coordinator.services.gateway.request_counter import Tally
+from coordinator.services.gateway.request_counter import RequestCounter
 from coordinator.services.gateway.routing import Routes
 from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.services.pages.page_names import PageNames
@@ -72,7 +72,7 @@ class Replica:
     state: State
     exporter: Exporter
     denials: Denials
-    tally: Tally
+    tally: RequestCounter
     live_rows: LiveRows
     tasks: Sequence[PeriodicTask]
     spans: SpanSender | None
@@ -127,7 +127,7 @@ def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica
     background = _Background(settings, cluster)
     exporter = Exporter(cluster.queries, background.is_leading)
     exporter.registry.register(Census(_store(settings, retries=0, timeout=1)))
-    tally = Tally(main.services, exporter)
+    tally = RequestCounter(main.services, exporter)
     return Replica(
         settings=settings,
         state=_state(settings, cluster, background.engine, tally),
@@ -146,7 +146,7 @@ def _store(settings: Settings, *, retries: int = 1, timeout: float = 3) -> Store
     return Store(connection.connect(settings.redis_url, retries=retries, timeout=timeout))
 
 
-def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -> State:
+def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: RequestCounter) -> State:
     store, tunnels = cluster.store, Tunnels()
     texts = Texts(cluster.artifacts, store.artifacts)
     on_behalf = on_behalf_of(store, settings, cluster.queries, cluster.artifacts)

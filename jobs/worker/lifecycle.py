@@ -159,7 +159,7 @@ class Worker:
             **({"compiling": ",".join(self.compiling)} if self._reports_kernels else {}),
             **self.host.figures(),
             **self.more(),
-            **self.host.clock.told(),  # Read the clock last, just before sending.
+            **self.host.clock.heartbeat_fields(),  # Read the clock last, just before sending.
         }
 
     def _refusals(self) -> str:

@@ -13,7 +13,7 @@ from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.hub import Hub
 from coordinator.hosts import announcements
 from coordinator.services.gateway.gateway import Gateway
-from coordinator.services.gateway.request_counter import Tally
+from coordinator.services.gateway.request_counter import RequestCounter
 from coordinator.work.polls import Polls
 from jobs.settings import Settings
 
@@ -40,7 +40,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (Wakes, "stop", "wakes"),
         (Hub, "stop", "hub"),
         (Gateway, "close", "gateway"),
-        (Tally, "close", "tally"),
+        (RequestCounter, "close", "tally"),
     ):
         note(owner, method, name)
     return names

@@ -200,10 +200,10 @@ def test_speeds_are_of_the_time_between() -> None:
 def test_a_clock_is_told_once_a_beat_was_answered() -> None:
     moments = iter((0.0, 1.0, 5.0, 7.0, 9.0)).__next__
     clock = Clock(lambda: 123.0, moments)
-    assert clock.told() == {}
-    assert clock.told() == {}, "the first was never answered"
+    assert clock.heartbeat_fields() == {}
+    assert clock.heartbeat_fields() == {}, "the first was never answered"
     clock.answered()
-    assert clock.told() == {"clock": 123.0, "round_trip_seconds": 4.0}
+    assert clock.heartbeat_fields() == {"clock": 123.0, "round_trip_seconds": 4.0}
 
 
 # -- what people see --------------------------------------------------------------------------------------------------

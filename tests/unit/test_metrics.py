@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
-from coordinator.services.gateway.request_counter import Tally
+from coordinator.services.gateway.request_counter import RequestCounter
 from coordinator.services.replica_metrics import Census
 from coordinator.services.usage_statistics import Exchange
 from coordinator.telemetry.exporter import Exporter
@@ -93,7 +93,7 @@ class Shown:
 
     def ask(self) -> None:
         exchange = Exchange(tenant="default", model="chat", began=0.0, status=200, first_seconds=0.1, prompt_tokens=7)
-        Tally(self.store.services, self.exporter).export(exchange)
+        RequestCounter(self.store.services, self.exporter).export(exchange)
 
     def serve(self, name: str = "chat", **more: Any) -> str:
         fields = {

@@ -429,7 +429,7 @@ def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkey
         return answer
 
     monkeypatch.setattr(both.store.services, "count", losing)
-    counter = request_counter.Tally(both.store.services, both.exporter())
+    counter = request_counter.RequestCounter(both.store.services, both.exporter())
 
     async def ask() -> None:
         counter.add(_exchange("chat", tokens=5))
@@ -489,7 +489,7 @@ def test_a_replica_says_what_it_computes_on_and_how_much_memory_it_has(both: Ser
 def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coordinator.services.gateway.request_counter.metrics.MAX_TENANTS", 2)
     exporter = api.exporter()
-    counter = request_counter.Tally(api.store.services, exporter)
+    counter = request_counter.RequestCounter(api.store.services, exporter)
     for model in ("a", "b", "c", "d", "a"):
         counter.export(_exchange(model, tokens=1, status=503))
     [family] = exporter.inferences.collect()

@@ -27,7 +27,7 @@ _OTHER = metrics.OTHER_TENANTS
 Place = tuple[str, str, str]
 
 
-class Tally:
+class RequestCounter:
     """Counts finished requests. Use it from one event loop."""
 
     def __init__(self, services: Services, exporter: Exporter) -> None:

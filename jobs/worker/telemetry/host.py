@@ -115,7 +115,7 @@ class Clock:
         self._asked: float | None = None
         self._took: float | None = None
 
-    def told(self) -> dict[str, float]:
+    def heartbeat_fields(self) -> dict[str, float]:
         """Return the clock fields of a heartbeat that is sent now, or an empty dictionary before the first reply.
 
         The fields are the Unix time in seconds and the round-trip time.
