@@ -212,6 +212,10 @@ class Live:
 
     def start_coordinator(self, number: int = 0) -> None:
         self.run_coordinator(number)
+        self.wait_coordinator(number)
+
+    def wait_coordinator(self, number: int = 0) -> None:
+        """Wait until a started coordinator is ready."""
         until(lambda: fetch.get(f"{self.url(number)}/ready").status_code == 200, 120)
 
     def run_coordinator(self, number: int = 0) -> None:

@@ -181,7 +181,7 @@ def marked(mark: str) -> list[psutil.Process]:
 _STUBBORN = (
     "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "if os.fork() == 0: os.setsid()\n"
-    "else: print('runs', flush=True)\n"
+    "else: os.write(1, b'runs\\n')\n"
     "time.sleep(600)"
 )
 

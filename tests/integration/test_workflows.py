@@ -163,6 +163,8 @@ def test_whoever_is_killed_nothing_runs_twice_or_too_early(live: Live) -> None:
             live.start_redis()
         else:
             live.run_coordinator(int(victim[-1]))
+    live.wait_coordinator(0)
+    live.wait_coordinator(1)
     row = ended(live, workflow, 120)
     assert row["state"] == "done", row
     by_id = {action["action_id"]: action for action in row["actions"]}
