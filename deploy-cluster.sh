@@ -8,6 +8,10 @@ CALLED_FROM=$PWD
 [[ ${BASH_SOURCE[0]} != */* ]] || cd "${BASH_SOURCE[0]%/*}/"
 # shellcheck source=deploy/docker/talk.sh
 source deploy/docker/talk.sh
+# shellcheck source=deploy/choice.sh
+source deploy/choice.sh
+# shellcheck source=deploy/local/commands.sh
+source deploy/local/commands.sh
 # shellcheck source=deploy/local/hosts.sh
 source deploy/local/hosts.sh
 
@@ -51,18 +55,11 @@ Containers. Requires Docker Engine 20.10 or later with Compose 2.20 or later.
                   workers. Without numbers, uses the counts in .env (at first 1 and 0). Run the command again to update
                   a running cluster: coordinators and pages keep answering, and workers return their leases
               --runner       also start a runner of programs, now and at later starts; all API calls then require a token
-  scale N         change the total number of workers to N; the number of GPU workers does not change
-              --gpu G        number of GPU workers among them
   autoscale       start and stop CPU workers as jobs need them, until Ctrl-C. Workers finish their leases before they
                   stop. See docs/operations.md#workers-by-need
               --min N        minimum number of workers (default: AUTOSCALE_MIN, 1)
               --max M        maximum number of workers (default: AUTOSCALE_MAX, 10)
               --once         run one round and exit, for a timer
-  report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
-  backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file
-  restore FILE    replace the cluster's data by a backup, also after cleanup. If it fails, the data does not change. The
-                  audit log's file is restored if it is missing, and never overwritten
-              --yes          do not ask for confirmation, even if jobs are running
 
 Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
   kubernetes [N [G]]  start N workers in total, G of them on GPUs. Missing options keep their values of the last start.
@@ -74,18 +71,26 @@ Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
               --tag T        image tag (default: the version; with --load, the version and a digest of the image)
               --load         build the images, and push them to --registry or load them into this machine's node. Pods
                              with a changed image are replaced
-  Afterwards, scale, report, backup, restore and the commands below apply to that cluster. Use --context or --namespace
-  for another cluster on Kubernetes, and --docker for containers.
 
-All clusters:
-  status          show processes or containers, their health and addresses    --json: print one object on stdout
-  logs [SERVICE]  print logs    -f: follow them; --docker, --local: choose one cluster if both exist
-  stop            stop everything, but keep jobs and results (in .cluster, or in Docker volumes)
-  cleanup         delete containers, networks and volumes with all jobs and results. Keeps backups, and the passwords in
-                  ./secrets, which backups need
+All clusters. A command concerns the cluster that this checkout has, and the running one if there are several.
+  --local, --docker, --kubernetes  choose a cluster. --context and --namespace choose one on Kubernetes
+  scale N         change the total number of workers to N; the number of GPU workers does not change
+              --gpu G        number of GPU workers among them
+  report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
+  backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file
+  restore FILE    replace the cluster's data by a backup, also after cleanup. If it fails, the data does not change. The
+                  audit log's file is restored if it is missing, and never overwritten
+              --yes          do not ask for confirmation, even if jobs are running
+  status          show processes or containers, their health and addresses
+              --json         print one object on stdout
+  logs [SERVICE]  print the last lines of all logs, or of the log of one service or process
+              -f             follow them
+  stop            stop the cluster, but keep jobs and results (in .cluster, or in volumes)
+  cleanup         delete the cluster with all jobs and results: containers, networks and volumes; or .cluster, compiled
+                  kernels and contexts of the local cluster. Keeps backups, ./secrets (backups need these passwords),
+                  .venv and web/node_modules
               --yes          do not ask for confirmation
               --secrets      also delete ./secrets
-              --local        also delete the local cluster's data in .cluster, and its contexts
   help, --version
 
 With --dry-run, every command prints the commands that it would run, and changes nothing. NO_COLOR=1 disables colors.
@@ -103,144 +108,104 @@ version() {
   printf '%s\n' "$text"
 }
 
-# -- the local cluster ------------------------------------------------------------------------------------------------
+# -- commands for a cluster of any kind -------------------------------------------------------------------------------
 
-check_local_options() {
-  local json=no all=" $* "
-  while (($#)); do
-    case $1 in
-      --port) number --port "${2:-}" 1 65535 && shift ;;
-      --workers) number --workers "${2:-}" 1 64 && shift ;;
-      --once | --no-samples | --runner | --no-runner) ;;
-      --json) json=yes ;;
-      *) wrong "local has no option '$1'." ;;
-    esac
-    shift
-  done
-  [[ $json == no || $all == *" --once "* ]] || wrong "--json requires --once."
-}
-
-cmd_local() {
-  check_local_options "$@"
-  run deploy/environment.sh local
-  # Without an NVIDIA driver nothing is installed, and deploy.local reports what is missing.
-  [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
-  if [[ " $* " != *" --once "* ]]; then
-    run deploy/pages.sh || say "The build of the web pages failed; the cluster starts without them."
-    run deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."
-  fi
-  # Keep compiled kernels between starts.
-  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
-  run_last .venv/bin/python -m deploy.local run "$@"
-}
-
-local_runs() {
-  [[ -x .venv/bin/python && -d .cluster ]] &&
-    .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.is_running())' 2>/dev/null
-}
-
-of_local() { # of_local stop|status: without .venv, no local cluster can be running
-  if [[ ! -x .venv/bin/python ]]; then
-    if [[ $1 == stop ]]; then
-      say "No local cluster of this checkout is running."
-    else
-      say "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"
-    fi
-    [[ $1 == stop ]]
-    return
-  fi
-  if [[ $1 == stop ]]; then run .venv/bin/python -m deploy.local stop; else .venv/bin/python -m deploy.local status; fi
-}
-
-# -- the containers ---------------------------------------------------------------------------------------------------
-
-docker_possible() { # true if this machine can run the Docker scripts
-  [[ -f docker-compose.yml ]] && command -v docker >/dev/null && ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404))
-}
-
-with_docker() { # with_docker FUNCTION ARGUMENT...: load the Docker scripts, then call the function
-  if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
-    fail 3 "this command needs bash 4.4 or later; the current version is $BASH_VERSION." "macOS: brew install bash"
-  fi
-  local part
-  for part in run backup_file docker/{env_file,engine,containers,trouble,pool,runner,start,update,autoscale,show,clear,report,backup}; do
-    # shellcheck source=/dev/null
-    source "deploy/$part.sh"
-  done
-  begin
-  "$@"
-}
-
-# -- Kubernetes -------------------------------------------------------------------------------------------------------
-
-WHERE=''           # docker or kubernetes, if the user named one
-CONTEXT=''         # kubectl context
-NAMESPACE_GIVEN='' # namespace that the user named
-
-on_kubernetes() { [[ $WHERE == kubernetes || ($WHERE != docker && -f .kubernetes) ]]; }
-
-with_kubernetes() { # with_kubernetes FUNCTION ARGUMENT...
-  local part
-  ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) ||
-    fail 3 "this command needs bash 4.4 or later; the current version is $BASH_VERSION." "macOS: brew install bash"
-  for part in run backup_file kubernetes/{target,render,preflight,images,runner,start,show,clear,backup}; do
-    # shellcheck source=/dev/null
-    source "deploy/$part.sh"
-  done
-  begin
-  "$@"
-}
-
-# -- any kind of cluster ----------------------------------------------------------------------------------------------
-
-cmd_stop() {
-  (($# == 0)) || wrong "stop accepts no options."
-  if docker_possible; then with_docker stop_all; else of_local stop; fi
-}
-
-cmd_status() {
-  local local_json
-  [[ $# -eq 0 || ($# -eq 1 && $1 == --json) ]] || wrong "status accepts only the option --json."
-  if docker_possible; then
-    with_docker status_of_all "$@"
-  elif (($#)); then
-    local_json=$(local_status_json)
-    printf '{"docker":null,"local":%s}\n' "$local_json"
-    [[ $local_json != null ]]
-  else
-    of_local status
-  fi
-}
-
-local_status_json() { # one JSON object, or null if no local cluster is running
-  local url answer=null
-  if ! local_runs; then
-    printf 'null'
-    return
-  fi
-  url=$(cat .cluster/url 2>/dev/null || true)
-  [[ -z $url ]] || answer=$(CLUSTER_URL=$url .venv/bin/cluster status --json 2>/dev/null) || answer=null
-  printf '{"url":"%s","api":%s}' "$url" "${answer:-null}"
-}
-
-dispatch() {
-  case ${1:-} in
-    kubernetes) with_kubernetes cmd_kubernetes "${@:2}" ;;
-    scale | autoscale | status | logs | stop | cleanup | report | backup | restore)
-      if on_kubernetes && [[ " $* " != *" --local "* ]]; then with_kubernetes "kube_$1" "${@:2}"; else anywhere "$@"; fi ;;
-    *) anywhere "$@" ;;
+on_clusters() { # on_clusters COMMAND ARGUMENT...: run a command on the clusters that it concerns
+  choose_clusters "$1"
+  # These two can concern containers and a local cluster together.
+  [[ $1 =~ ^(status|stop)$ && $CHOSEN != *kubernetes* ]] || need_one "$1"
+  case $1 in
+    status) cmd_status "${@:2}" ;;
+    stop) cmd_stop "${@:2}" ;;
+    logs) cmd_logs "${@:2}" ;;
+    cleanup) cmd_cleanup "${@:2}" ;;
+    *) on "${CHOSEN# }" "$@" ;;
   esac
 }
 
-anywhere() { # anywhere COMMAND ARGUMENT...: run a command that does not concern Kubernetes
+on() { # on KIND COMMAND ARGUMENT...: run a command on the cluster of one kind
+  [[ $1 == local ]] || "load_$1"
+  declare -F "$1_$2" >/dev/null || fail 1 "$2 works only for containers and on Kubernetes."
+  "$1_$2" "${@:3}"
+}
+
+cmd_status() { # status [--json]
+  local kind code=0
+  [[ $# -eq 0 || ($# -eq 1 && $1 == --json) ]] || wrong "status accepts only the option --json."
+  if [[ $CHOSEN == *kubernetes* ]]; then
+    on kubernetes status "$@"
+  elif (($#)); then
+    status_json
+  else
+    for kind in $CHOSEN; do on "$kind" status || code=$?; done
+    end_said
+    exit "$code"
+  fi
+}
+
+status_json() { # print one object; exit code 1 if nothing is running or something is unhealthy
+  local containers=null processes=null code=0
+  if [[ $CHOSEN == *docker* ]]; then
+    load_docker
+    need_containers
+    containers=$(docker_json)
+    all_ready || code=1
+  fi
+  [[ $CHOSEN != *local* ]] || processes=$(local_json)
+  printf '{"docker":%s,"local":%s}\n' "$containers" "$processes"
+  end_said
+  [[ $containers$processes != nullnull ]] || code=1
+  exit "$code"
+}
+
+cmd_stop() {
+  local kind
+  (($# == 0)) || wrong "stop accepts no options."
+  for kind in $CHOSEN; do on "$kind" stop; done
+}
+
+cmd_logs() { # logs [SERVICE] [-f]
+  local service='' follow=''
+  while (($#)); do
+    case $1 in
+      -f | --follow) follow=yes ;;
+      -*) wrong "logs has no option '$1'." ;;
+      *) if [[ -z $service ]]; then service=$1; else wrong "logs accepts at most one service; without one it prints all logs."; fi ;;
+    esac
+    shift
+  done
+  on "${CHOSEN# }" logs "$service" "$follow"
+}
+
+cmd_cleanup() { # cleanup [--yes] [--secrets]
+  local yes='' keys='' word
+  for word in "$@"; do
+    case $word in
+      --yes) yes=yes ;;
+      --secrets) keys=yes ;;
+      *) wrong "cleanup has no option '$word'." ;;
+    esac
+  done
+  on "${CHOSEN# }" cleanup "$yes" "$keys"
+}
+
+# -- all commands -----------------------------------------------------------------------------------------------------
+
+dispatch() { # dispatch COMMAND ARGUMENT...
   case ${1:-} in
     local) cmd_local "${@:2}" ;;
     invite) cmd_invite "${@:2}" ;;
     join) cmd_join "${@:2}" ;;
     leave) cmd_leave "${@:2}" ;;
-    status) cmd_status "${@:2}" ;;
-    stop) cmd_stop "${@:2}" ;;
-    docker | scale | autoscale | logs | cleanup | report | backup | restore) with_docker "cmd_$1" "${@:2}" ;;
+    docker)
+      load_docker
+      cmd_docker "${@:2}"
+      ;;
+    kubernetes)
+      load_kubernetes
+      cmd_kubernetes "${@:2}"
+      ;;
+    scale | autoscale | status | logs | stop | cleanup | report | backup | restore) on_clusters "$@" ;;
     help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
@@ -257,14 +222,10 @@ main() {
     case $word in
       -h | --help) usage && exit ;;
       --dry-run) DRY=yes ;;
-      --kubernetes) WHERE=kubernetes ;;
-      --docker)
-        WHERE=docker
-        [[ " $* " != *" logs "* ]] || set -- "$@" --docker
-        ;;
+      --local | --docker | --kubernetes) name_cluster "${word#--}" ;;
       --context | --namespace)
         ((left > 1)) || wrong "$word needs a name."
-        WHERE=kubernetes
+        name_cluster kubernetes
         if [[ $word == --context ]]; then CONTEXT=$1; else NAMESPACE_GIVEN=$1; fi
         shift
         left=$((left - 1))

@@ -1,7 +1,6 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Defines functions that the commands for Docker and Kubernetes share.
 
-WORK=''         # temporary folder of this run, accessible only to this user
 SECRETS=secrets # folder of the cluster's passwords
 #: Timeout in seconds until everything is healthy; the first start compiles kernels.
 readonly START_SECONDS=${START_SECONDS:-300}

@@ -6,7 +6,7 @@
 
 readonly ROUND_SECONDS=${ROUND_SECONDS:-5}
 
-cmd_autoscale() { # autoscale [--min N] [--max M] [--once]
+docker_autoscale() { # autoscale [--min N] [--max M] [--once]
   local least most once=$DRY
   forget_overrides
   least=$(count AUTOSCALE_MIN 1)
@@ -32,11 +32,6 @@ cmd_autoscale() { # autoscale [--min N] [--max M] [--once]
 }
 
 need_docker_cluster() {
-  if docker_possible; then find_project; fi
-  if [[ $STATE != ours ]] && local_runs; then
-    fail 1 "a local cluster cannot be scaled: its workers already use all cores, and idle workers cost nothing." \
-      "Change the number of workers: ./deploy-cluster.sh local --workers N    Use containers: ./deploy-cluster.sh docker"
-  fi
   need_docker
   read_config
   need_own_project

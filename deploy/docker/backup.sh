@@ -8,7 +8,7 @@ readonly BY_HAND='For a local cluster, stop it and copy its data by hand: docs/o
 
 # -- backup -----------------------------------------------------------------------------------------------------------
 
-cmd_backup() { # backup FILE
+docker_backup() { # backup FILE
   local file NO_DOCKER=$BY_HAND
   file=$(backup_path "$@")
   need_docker
@@ -52,7 +52,7 @@ copy_audit_file() { # copy the file after the Redis dump, so that it has all ent
 
 # -- restore ----------------------------------------------------------------------------------------------------------
 
-cmd_restore() { # restore FILE [--yes]
+docker_restore() { # restore FILE [--yes]
   local file='' yes='' cpus gpus
   # shellcheck disable=SC2034  # used by files sourced later
   local NO_DOCKER=$BY_HAND

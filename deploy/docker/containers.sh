@@ -3,7 +3,6 @@
 
 PROJECT='' # name of the Compose project
 FOLDER=''  # folder of another checkout whose containers have this project's name
-STATE=''   # ours, other or none: who owns this project's containers; forbidden or away: Docker cannot be read
 
 SERVICES=() # services of the enabled profiles
 readonly LABEL=com.docker.compose
@@ -70,6 +69,14 @@ need_own_project() { # fail if the project's containers belong to another checko
   find_project
   [[ $STATE != other ]] || fail 5 "containers of the project $PROJECT belong to another checkout: $FOLDER" \
     "Run ./deploy-cluster.sh cleanup or stop there, or set another COMPOSE_PROJECT_NAME in this checkout's .env."
+}
+
+need_containers() { # fail if this checkout has no containers
+  [[ $STATE == ours ]] && return
+  need_docker
+  read_config
+  need_own_project
+  [[ $STATE == ours ]] || fail 1 "this checkout has no containers." "Start them: ./deploy-cluster.sh docker"
 }
 
 alone() { # allow only one changing command at a time

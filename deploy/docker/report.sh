@@ -1,12 +1,9 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Implements the command report, which describes the cluster without secrets.
 
-cmd_report() { # report [FILE]
+docker_report() { # report [FILE]
   (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report accepts at most one file; without one it prints to stdout."
-  need_docker
-  read_config
-  need_own_project
-  [[ $STATE == ours ]] || fail 1 "this checkout has no containers." "Start them: ./deploy-cluster.sh docker"
+  need_containers
   if [[ -n $DRY ]]; then
     plan_report "${1:-}"
   elif [[ -z ${1:-} ]]; then

@@ -54,15 +54,6 @@ in_coordinator() { # in_coordinator SCRIPT ARGUMENT...: run a Python script in a
   docker exec -i "$id" python3 - "${@:2}" <"$1"
 }
 
-status_of_all() { # status_of_all [--json]
-  find_project
-  if (($#)); then
-    status_json
-  else
-    status_text
-  fi
-}
-
 about_other() { # report why Docker containers cannot be shown
   case $STATE in
     other) note "containers of the project $PROJECT belong to another checkout: $FOLDER" ;;
@@ -72,21 +63,8 @@ about_other() { # report why Docker containers cannot be shown
   esac
 }
 
-status_text() {
-  local local_too='' code=0
-  if local_runs; then local_too=yes; fi
-  if [[ $STATE != ours ]]; then
-    about_other
-    of_local status || code=$?
-  else
-    docker_status || code=1
-    [[ -z $local_too ]] || of_local status || code=$?
-  fi
-  end_said
-  exit "$code"
-}
-
 docker_status() { # fails if a service is not healthy
+  need_containers
   printf 'Docker project %s\n\n' "$PROJECT"
   service_rows | awk 'BEGIN { printf "%-16s %-8s %s\n", "SERVICE", "READY", "STATE" } { printf "%-16s %-8s %s\n", $1, $2 "/" $3, $4 }'
   printf '\n'
@@ -130,19 +108,6 @@ service_rows() { # print service, ready replicas, desired replicas and states of
 
 all_ready() { ! service_rows | awk '$2 < $3 { bad = 1 } END { exit !bad }'; }
 
-status_json() {
-  local ours=null here fine=yes
-  here=$(local_status_json)
-  if [[ $STATE == ours ]]; then
-    ours=$(docker_json)
-    all_ready || fine=''
-  fi
-  about_other
-  printf '{"docker":%s,"local":%s}\n' "$ours" "$here"
-  end_said
-  [[ -n $fine && $ours$here != nullnull ]] || exit 1
-}
-
 docker_json() {
   local api
   api=$(in_coordinator deploy/docker/status.py json 2>/dev/null) || api=null
@@ -153,41 +118,8 @@ docker_json() {
 
 # -- logs -------------------------------------------------------------------------------------------------------------
 
-cmd_logs() { # logs [SERVICE] [-f] [--docker|--local]
-  local service='' follow='' where=''
-  while (($#)); do
-    case $1 in
-      -f | --follow) follow=yes ;;
-      --docker | --local) where=${1#--} ;;
-      -*) wrong "logs has no option '$1'." ;;
-      *) if [[ -z $service ]]; then service=$1; else wrong "logs accepts at most one service; without one it prints all logs."; fi ;;
-    esac
-    shift
-  done
-  [[ ! -f docker-compose.yml ]] || ! command -v docker >/dev/null || find_project
-  [[ -n $where ]] || where=$(where_logs_are)
-  "logs_of_$where" "$service" "$follow"
-}
-
-local_logs() { compgen -G '.cluster/logs/*.log' || true; }
-
-where_logs_are() {
-  if [[ $STATE == ours && -n $(local_logs) ]] && local_runs; then
-    fail 2 "this checkout has a local cluster and containers." "Choose one: ./deploy-cluster.sh logs --docker, or --local"
-  elif [[ $STATE == ours ]]; then
-    echo docker
-  elif [[ -n $(local_logs) ]]; then
-    about_other
-    echo local
-  else
-    about_other
-    fail 1 "this checkout has not started a cluster yet." "Start one: ./deploy-cluster.sh local, docker or kubernetes" \
-      "For a cluster on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
-  fi
-}
-
-logs_of_docker() { # logs_of_docker SERVICE FOLLOW
-  [[ $STATE == ours ]] || fail 1 "this checkout has no containers." "Start them: ./deploy-cluster.sh docker"
+docker_logs() { # docker_logs SERVICE FOLLOW
+  need_containers
   local known arguments=(logs --tail 200)
   known=$(containers | awk '{ print $2 }' | sort -u)
   if [[ -n $1 ]] && ! grep -qx -- "$1" <<<"$known"; then
@@ -197,16 +129,4 @@ logs_of_docker() { # logs_of_docker SERVICE FOLLOW
   [[ -z $1 ]] || arguments+=("$1")
   end_said
   run "${COMPOSE[@]}" "${arguments[@]}"
-}
-
-logs_of_local() { # logs_of_local PROGRAM FOLLOW
-  local files=() file=.cluster/logs/$1.log
-  mapfile -t files < <(local_logs)
-  ((${#files[@]})) || fail 1 "this checkout has not started a local cluster yet." "Start one: ./deploy-cluster.sh local"
-  if [[ -n $1 && ! -f $file ]]; then
-    wrong "there is no program '$1'; there are: $(basename -s .log "${files[@]}" | paste -sd ' ' -)."
-  fi
-  [[ -z $1 ]] || files=("$file")
-  end_said
-  if [[ -n $2 ]]; then run tail -n 200 -F "${files[@]}"; else run tail -n 200 "${files[@]}"; fi
 }

@@ -86,7 +86,7 @@ bring_up() {
 
 # -- scale ------------------------------------------------------------------------------------------------------------
 
-cmd_scale() { # scale N [--gpu G]
+docker_scale() { # scale N [--gpu G]
   local all='' gpus=''
   forget_overrides
   while (($#)); do

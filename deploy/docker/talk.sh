@@ -3,6 +3,7 @@
 # This file also works with bash 3.2.
 
 DRY=''
+WORK='' # temporary folder of this run, accessible only to this user
 
 paint() { # paint NUMBER TEXT: print text in color on a terminal
   if [[ -t 2 && -z ${NO_COLOR:-} ]]; then printf '\033[%sm%s\033[0m' "$1" "$2"; else printf '%s' "$2"; fi
@@ -26,7 +27,7 @@ complain() { # complain WHAT [LINE...]: print an error and advice
 
 end_said() { # suppress the message of the ERR trap, because the reason for the exit was printed
   trap - ERR
-  [[ -z ${WORK:-} ]] || : >"$WORK/said"
+  [[ -z $WORK ]] || : >"$WORK/said"
 }
 
 fail() { # fail CODE WHAT [LINE...]
@@ -64,7 +65,12 @@ run() { # run COMMAND...: run a command, or print it with --dry-run
 }
 
 run_last() { # run_last COMMAND...: replace this script by a command
-  if [[ -n $DRY ]]; then quoted "$@"; else exec "$@"; fi
+  if [[ -n $DRY ]]; then
+    quoted "$@"
+    return
+  fi
+  [[ -z $WORK ]] || rm -rf "$WORK"
+  exec "$@"
 }
 
 sure() { # sure YES QUESTION: ask for confirmation unless YES is set; exit code 2 without a terminal

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Implements backup and restore on Kubernetes, where Redis contains all persistent data.
 
-kube_backup() { # backup FILE
+kubernetes_backup() { # backup FILE
   local file
   file=$(backup_path "$@")
   need_deployed
@@ -23,7 +23,7 @@ kube_backup() { # backup FILE
 
 # -- restore ----------------------------------------------------------------------------------------------------------
 
-kube_restore() { # restore FILE [--yes]
+kubernetes_restore() { # restore FILE [--yes]
   local file='' yes=''
   read_restore "$@"
   open_backup "$(from_caller "$file")"

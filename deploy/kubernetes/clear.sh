@@ -1,8 +1,7 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Implements the commands stop and cleanup on Kubernetes.
 
-kube_stop() {
-  (($# == 0)) || wrong "stop accepts no options."
+kubernetes_stop() {
   need_deployed
   stop_workloads
   [[ -n $DRY ]] || say "Stopped. Jobs and results remain in the volume of Redis. Start again: ./deploy-cluster.sh kubernetes"
@@ -35,8 +34,8 @@ no_pods() { # no_pods SELECTOR: true if all pods are being deleted and none is r
   [[ -z $(k get pods --selector "$1" --output "go-template=$RUNNING") ]]
 }
 
-kube_cleanup() { # cleanup [--yes]
-  [[ $# -eq 0 || ($# -eq 1 && $1 == --yes) ]] || wrong "cleanup on Kubernetes accepts only the option --yes."
+kubernetes_cleanup() { # kubernetes_cleanup YES SECRETS
+  [[ -z $2 ]] || wrong "cleanup on Kubernetes has no option --secrets."
   local theirs
   need_cluster
   if ! namespace_exists; then
@@ -59,7 +58,7 @@ kube_cleanup() { # cleanup [--yes]
   k get deployments,statefulsets,services,persistentvolumeclaims,secrets --output name | sed 's/^/  /' >&2
   say "To keep a copy of the jobs, first run: ./deploy-cluster.sh backup FILE"
   say "Stored secrets can be decrypted only with their key. Print it: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
-  sure "${1:+yes}" "Delete everything listed?"
+  sure "$1" "Delete everything listed?"
   # Delete pods without waiting for open requests, so that a slow or failed node does not delay the cleanup.
   # Delete pods before the namespace, because Kubernetes rechecks it only after half of the pods' grace period.
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Implements the commands status, logs and report on Kubernetes.
 
-kube_status() { # status [--json]
+kubernetes_status() { # status [--json]
   need_deployed
   if (($#)); then kube_status_json; else kube_status_text; fi
   end_said
@@ -38,22 +38,14 @@ kube_status_json() {
 
 # -- logs -------------------------------------------------------------------------------------------------------------
 
-kube_logs() { # logs [SERVICE] [-f]
-  local service='' follow='' known arguments=(logs --tail 200 --prefix --all-containers --max-log-requests 100 --ignore-errors)
-  while (($#)); do
-    case $1 in
-      -f | --follow) follow=yes ;;
-      -*) wrong "logs has no option '$1'." ;;
-      *) if [[ -z $service ]]; then service=$1; else wrong "logs accepts at most one service; without one it prints all logs."; fi ;;
-    esac
-    shift
-  done
+kubernetes_logs() { # kubernetes_logs SERVICE FOLLOW
+  local service=$1 known arguments=(logs --tail 200 --prefix --all-containers --max-log-requests 100 --ignore-errors)
   need_deployed
   known=$(workloads | awk '{ print $2 }' | sort)
   if [[ -n $service ]] && ! grep -qx -- "$service" <<<"$known"; then
     wrong "there is no service '$service'; there are: $(paste -sd ' ' - <<<"$known")."
   fi
-  [[ -z $follow ]] || arguments+=(--follow)
+  [[ -z $2 ]] || arguments+=(--follow)
   # The pods of the workload cpu-workers are named cpu-worker.
   [[ -n $service ]] || service=$(paste -sd , - <<<"$known")
   end_said
@@ -62,7 +54,7 @@ kube_logs() { # logs [SERVICE] [-f]
 
 # -- report -----------------------------------------------------------------------------------------------------------
 
-kube_report() { # report [FILE]
+kubernetes_report() { # report [FILE]
   (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report accepts at most one file; without one it prints to stdout."
   need_deployed
   # The passwords are needed to redact them.

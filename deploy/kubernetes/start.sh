@@ -122,12 +122,12 @@ wake_workers() { # an autoscaler ignores a deployment that `stop` scaled to zero
 
 # -- scale ------------------------------------------------------------------------------------------------------------
 
-kube_autoscale() {
+kubernetes_autoscale() {
   fail 2 "on Kubernetes, an autoscaler in the cluster scales workers, not this script." \
     "To scale by CPU usage, use --overlay prod. To scale by needed workers, use KEDA: k8s/components/keda, docs/kubernetes.md"
 }
 
-kube_scale() { # scale N [--gpu G]
+kubernetes_scale() { # scale N [--gpu G]
   local all='' gpus=''
   while (($#)); do
     case $1 in

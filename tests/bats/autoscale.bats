@@ -106,8 +106,7 @@ there() { # there N: so many containers of workers, and .env says so
   once
   has_line AUTOSCALE_MIN=2 AUTOSCALE_MAX=3 CLUSTER_SIZE=2
   says "3 workers have 12 lanes on 8 cores"
-  touch .kubernetes
-  cluster autoscale
+  cluster autoscale --kubernetes
   exits 2
   says "on Kubernetes, an autoscaler in the cluster" "components/keda"
 }

@@ -197,18 +197,22 @@ assert set(found["docker"]["urls"]) == {"pages", "api", "grafana", "prometheus"}
   python3 -c 'import json, sys; f = json.loads(sys.argv[1]); assert f["local"] == {"url": "http://127.0.0.1:7", "api": {"of": "local"}} and f["docker"]' "$out"
 }
 
-pretend_local() { # a local cluster that runs, as far as these scripts can see
+pretend_local() { # pretend_local [stopped]: a local cluster, as far as these scripts can see
   mkdir -p .venv/bin .cluster/logs
   printf 'http://127.0.0.1:7\n' >.cluster/url
-  printf '#!/bin/bash\ncase $* in *-c*) ;; *) echo "local ${@: -1}" ;; esac\n' >.venv/bin/python
+  printf '#!/bin/bash\ncase $2 in\n*is_running*) exit %s ;;\n*user_contexts*) echo "$2" >>../python ;;\n*) echo "local ${@: -1}" ;;\nesac\n' "$((${#1} > 0))" >.venv/bin/python
   printf '#!/bin/bash\necho "{\\"of\\": \\"local\\"}"\n' >.venv/bin/cluster
   chmod +x .venv/bin/*
   printf 'a line of redis\n' >.cluster/logs/redis.log
   printf 'a line of a worker\n' >.cluster/logs/cpu-worker-1.log
 }
 
-@test "status when Docker may not be asked says so" {
+@test "status when Docker may not be asked says so where containers were started" {
   engine refuse '[["docker", 1, "permission denied while trying to connect"]]'
+  cluster status
+  exits 1
+  [[ $err != *Docker* ]] || broken "nothing was ever started in Docker here"
+  mkdir secrets
   cluster status
   exits 1
   says "This user has no access to Docker, so containers are not shown" "sudo ./deploy-cluster.sh"
@@ -272,7 +276,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   pretend_local
   cluster logs
   exits 2
-  says "logs --docker, or --local"
+  says "this checkout has several clusters: docker local." "logs with one of --docker --local"
   cluster logs --local redis
   exits 0
   shows "a line of redis"
@@ -294,7 +298,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   forget
   cluster stop
   exits 0
-  says "No local cluster of this checkout is running"
+  says "No containers of this checkout are running."
   not_called "compose --profile '*' stop"
 }
 
@@ -314,12 +318,17 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   engine refuse '[["docker", 1, "permission denied while trying to connect"]]'
   cluster stop
   exits 0
-  says "This user has no access to Docker, so containers are not shown"
+  [[ $err != *Docker* ]] || broken "nothing was ever started in Docker here"
   mkdir secrets
   touch secrets/redis_password
   cluster stop
   exits 3
   says "this user has no access to the Docker engine"
+  pretend_local
+  cluster stop
+  exits 0
+  shows "local stop"
+  says "This user has no access to Docker, so containers are not shown"
 }
 
 @test "stop --dry-run; stop takes nothing else" {
@@ -354,23 +363,52 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   says "There is nothing to remove"
 }
 
-@test "cleanup removes secrets and the local cluster's data when asked" {
+@test "cleanup removes the chosen cluster, and secrets when asked" {
   up
-  mkdir -p .cluster/redis .venv/bin
-  printf '#!/bin/sh\ncase $2 in *user_contexts*) echo "$2" >../python ;; *) exit 1 ;; esac\n' >.venv/bin/python
-  chmod +x .venv/bin/python
-  cluster cleanup --yes --secrets --local
+  pretend_local stopped
+  cluster cleanup --yes --secrets
   exits 0
-  grep 'user_contexts.delete()' ../python
-  says "folder secrets" "folder .cluster"
-  [[ ! -e secrets && ! -e .cluster ]]
+  says "folder secrets" "The local cluster of this checkout was kept" "cleanup --local"
+  [[ ! -e secrets && -e .cluster && $(of_engine "s['volumes'] + s['containers']") == '[]' ]]
+  up
+  cluster cleanup --yes --local
+  exits 0
+  [[ ! -e .cluster && $(of_engine "s['volumes']") == "['redis-data']" ]]
 }
 
-@test "cleanup --local of a cluster that runs" {
-  up
+@test "cleanup of a local cluster deletes its data and contexts, and names what stays" {
+  pretend_local stopped
+  mkdir -p web/node_modules
+  cluster cleanup
+  exits 2
+  says "folder .cluster" "contexts of this checkout" "backup FILE" "Use --yes"
+  [[ -e .cluster ]]
+  cluster cleanup --dry-run
+  exits 0
+  shows "user_contexts.delete()" "rm -rf .cluster"
+  [[ -e .cluster && ! -e ../python ]]
+  cluster cleanup --yes
+  exits 0
+  grep -q 'user_contexts.delete()' ../python
+  says "To delete them: rm -rf .venv web/node_modules"
+  [[ ! -e .cluster && -e .venv ]]
+  engine refuse '[["docker", 1, "Cannot connect to the Docker daemon"]]'
+  cluster cleanup --yes
+  exits 0
+  says "There is nothing to remove." "rm -rf .venv web/node_modules"
+}
+
+@test "cleanup refuses a local cluster that is running, and a member of another cluster" {
   pretend_local
-  cluster cleanup --yes --local
+  cluster cleanup --yes
   exits 5
+  says "First stop it: ./deploy-cluster.sh stop"
+  pretend_local stopped
+  mkdir .cluster/joined
+  touch .cluster/joined/host.json
+  cluster cleanup --yes
+  exits 1
+  says "First revoke them: ./deploy-cluster.sh leave"
   [[ -e .cluster ]]
 }
 
@@ -394,6 +432,46 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   shows "docker compose --profile '*' down --volumes --remove-orphans" "rm -rf secrets"
   [[ -d secrets ]]
   changed_nothing
+}
+
+# -- without Docker ---------------------------------------------------------------------------------------------------
+
+@test "a local cluster does not ask Docker, and works without its client" {
+  pretend_local
+  mkdir ../few
+  ln -s /usr/bin/* /bin/* ../few 2>/dev/null || true
+  rm -f ../few/docker*
+  for path in "$PATH" "$BATS_TEST_TMPDIR/few"; do
+    PATH=$path cluster status
+    exits 0
+    shows "local status"
+    PATH=$path cluster logs redis
+    exits 0
+    shows "a line of redis"
+    PATH=$path cluster stop
+    exits 0
+    shows "local stop"
+  done
+  pretend_local stopped
+  PATH=$BATS_TEST_TMPDIR/few cluster cleanup --yes
+  exits 0
+  [[ ! -e .cluster && ! -e $FAKE/calls ]]
+}
+
+@test "a named cluster is the one that is meant" {
+  pretend_local
+  cluster logs --docker
+  exits 1
+  says "this checkout has no containers"
+  touch .kubernetes
+  cluster logs
+  exits 2
+  says "this checkout has several clusters: kubernetes local."
+  cluster status
+  exits 2
+  cluster logs --local redis
+  exits 0
+  shows "a line of redis"
 }
 
 # -- report -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,129 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh. Implements the commands for a local cluster. This file also works with bash 3.2.
+
+check_local_options() {
+  local json=no all=" $* "
+  while (($#)); do
+    case $1 in
+      --port) number --port "${2:-}" 1 65535 && shift ;;
+      --workers) number --workers "${2:-}" 1 64 && shift ;;
+      --once | --no-samples | --runner | --no-runner) ;;
+      --json) json=yes ;;
+      *) wrong "local has no option '$1'." ;;
+    esac
+    shift
+  done
+  [[ $json == no || $all == *" --once "* ]] || wrong "--json requires --once."
+}
+
+cmd_local() {
+  check_local_options "$@"
+  run deploy/environment.sh local
+  # Without an NVIDIA driver nothing is installed, and deploy.local reports what is missing.
+  [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
+  if [[ " $* " != *" --once "* ]]; then
+    run deploy/pages.sh || say "The build of the web pages failed; the cluster starts without them."
+    run deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."
+  fi
+  # Keep compiled kernels between starts.
+  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
+  run_last .venv/bin/python -m deploy.local run "$@"
+}
+
+local_verb() { # local_verb COMMAND ARGUMENT...: run a command of deploy.local, which a cluster of this checkout needs
+  [[ -n $DRY || -x .venv/bin/python ]] ||
+    fail 1 "no local cluster of this checkout is running." "Start one: ./deploy-cluster.sh local"
+  run_last .venv/bin/python -m deploy.local "$@"
+}
+
+local_autoscale() {
+  fail 1 "a local cluster cannot be scaled: its workers already use all cores, and idle workers cost nothing." \
+    "Change the number of workers: ./deploy-cluster.sh local --workers N    Use containers: ./deploy-cluster.sh docker"
+}
+
+# -- status, stop and logs --------------------------------------------------------------------------------------------
+
+local_status() {
+  if [[ -x .venv/bin/python ]]; then
+    .venv/bin/python -m deploy.local status
+  else
+    say "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"
+    return 1
+  fi
+}
+
+local_json() { # print one JSON object, or null if no local cluster is running
+  local url answer=null
+  if ! runs_local; then
+    printf 'null'
+    return
+  fi
+  url=$(cat .cluster/url 2>/dev/null || true)
+  [[ -z $url ]] || answer=$(CLUSTER_URL=$url .venv/bin/cluster status --json 2>/dev/null) || answer=null
+  printf '{"url":"%s","api":%s}' "$url" "${answer:-null}"
+}
+
+local_stop() { # without .venv, no local cluster can be running
+  if [[ -x .venv/bin/python ]]; then
+    end_said
+    run .venv/bin/python -m deploy.local stop
+  else
+    say "No local cluster of this checkout is running."
+  fi
+}
+
+local_logs() { # local_logs PROGRAM FOLLOW: print the last lines of all logs, or of the log of a program
+  local files=(.cluster/logs/*.log) file=.cluster/logs/$1.log
+  [[ -f ${files[0]} ]] || fail 1 "this checkout has not started a cluster yet." \
+    "Start one: ./deploy-cluster.sh local, docker or kubernetes" \
+    "For a cluster on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
+  if [[ -n $1 && ! -f $file ]]; then
+    wrong "there is no program '$1'; there are: $(basename -s .log "${files[@]}" | paste -sd ' ' -)."
+  fi
+  [[ -z $1 ]] || files=("$file")
+  end_said
+  # shellcheck disable=SC2086
+  run tail -n 200 ${2:+-F} "${files[@]}"
+}
+
+# -- cleanup ----------------------------------------------------------------------------------------------------------
+
+local_cleanup() { # local_cleanup YES SECRETS
+  check_local_cleanup
+  if [[ ! -d .cluster && (-z $2 || ! -d secrets) ]]; then
+    say "There is nothing to remove."
+  else
+    say "This deletes the following, with all jobs and results of the local cluster:"
+    say "  folder .cluster, which also contains compiled kernels and temporary files"
+    say "  contexts of this checkout, which 'cluster context list' shows"
+    [[ -z $2 || ! -d secrets ]] || say "  folder secrets"
+    say "To keep a copy, first run: ./deploy-cluster.sh backup FILE"
+    sure "$1" "Delete everything listed?"
+    delete_local_cluster "$2"
+    [[ -n $DRY ]] || say "Removed."
+  fi
+  tell_kept
+}
+
+check_local_cleanup() { # fail if the cluster is running, or if tokens would remain valid
+  ! runs_local || fail 5 "the local cluster of this checkout is running." "First stop it: ./deploy-cluster.sh stop"
+  [[ ! -e .cluster/joined/host.json ]] ||
+    fail 1 "this checkout has joined the cluster of another machine, which gave it tokens." \
+      "First revoke them: ./deploy-cluster.sh leave"
+}
+
+delete_local_cluster() { # delete_local_cluster SECRETS
+  if [[ -x .venv/bin/python ]]; then
+    run .venv/bin/python -c 'from deploy.local import user_contexts; user_contexts.delete()' || true
+  fi
+  # Programs can leave folders without write permission.
+  [[ ! -d .cluster ]] || run chmod -R u+rwX .cluster 2>/dev/null || true
+  run rm -rf .cluster
+  [[ -z $1 ]] || run rm -rf secrets
+}
+
+tell_kept() { # print which installed and built files remain
+  local folder kept=''
+  for folder in .venv web/node_modules web/dist; do [[ ! -d $folder ]] || kept="$kept $folder"; done
+  [[ -z $kept ]] || say "These folders were kept, because the next start uses them. To delete them: rm -rf$kept"
+}
