@@ -28,10 +28,25 @@ cmd_invite() {
 
 cmd_join() {
   check_host_options join "$@"
+  check_invitation "$@"
   run deploy/environment.sh local
   [[ " $* " != *" --gpu "* ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local join "$@"
+}
+
+check_invitation() { # check_invitation ARGUMENT...: check the arguments of join before packages are installed
+  while (($#)); do
+    case $1 in
+      --name | --labels | --workers) shift ;;
+      --*) ;;
+      - | *:*/*/tc_*) return ;;
+      *) fail 2 "this is not an invitation." "Copy the line HOST:PORT/FINGERPRINT/TOKEN that ./deploy-cluster.sh invite prints." ;;
+    esac
+    shift
+  done
+  [[ -e .cluster/joined/host.json ]] ||
+    fail 2 "join needs an invitation." "Create one on the machine of the cluster: ./deploy-cluster.sh invite"
 }
 
 cmd_leave() {

@@ -523,3 +523,23 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   exits 0
   shows "docker version" "deploy/docker/report.py"
 }
+
+# -- join -------------------------------------------------------------------------------------------------------------
+
+@test "join without an invitation is refused before anything is installed" {
+  cluster join --name join --workers 2
+  exits 2
+  says "join needs an invitation" "./deploy-cluster.sh invite"
+  cluster join 192.0.2.7:3443
+  exits 2
+  says "this is not an invitation" "HOST:PORT/FINGERPRINT/TOKEN"
+  [[ ! -e .venv ]]
+  cluster join 192.0.2.7:3443/-/tc_k3v9x2m1qa_secret --dry-run
+  exits 0
+  shows "deploy/environment.sh local" "-m deploy.local join 192.0.2.7:3443/-/tc_k3v9x2m1qa_secret"
+  mkdir -p .cluster/joined
+  touch .cluster/joined/host.json
+  cluster join --dry-run
+  exits 0
+  shows "-m deploy.local join"
+}
