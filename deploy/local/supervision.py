@@ -279,7 +279,7 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
         stdout=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=child_environment(**variables),
+        env=child_environment(PROFILE_DIR=load().profile_dir or f"{LOCAL_FOLDER.name}/profiles", **variables),
     )
 
 

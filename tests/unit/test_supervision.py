@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from deploy.local import supervision
 from deploy.local.processes import Run
 from deploy.local.supervision import Program
+from jobs.settings import Settings
 
 #: Program that exits with 0 only if the others are told to stop while it is running.
 WORKER = """
@@ -53,3 +55,14 @@ def test_workers_are_stopped_together(tmp_path: Path, monkeypatch: pytest.Monkey
     finally:
         supervision.end(supervisor, run)
     assert {path.name for path in tmp_path.glob("*.together")} == {f"{name}.together" for name in names}
+
+
+def test_profiles_are_recorded_in_the_folder_of_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings were once in a temporary folder, which `cleanup` did not delete."""
+    started: list[dict[str, str]] = []
+    monkeypatch.delenv("PROFILE_DIR", raising=False)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: started.append(env))
+    for folder in ("", "/var/profiles"):
+        monkeypatch.setattr(supervision, "load", lambda folder=folder: Settings(profile_dir=folder))
+        supervision.start(tmp_path / "supervisord.conf", Run.new(tmp_path), CLUSTER_TOKEN="")
+    assert [env["PROFILE_DIR"] for env in started] == [".cluster/profiles", "/var/profiles"]
