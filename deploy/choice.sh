@@ -6,7 +6,9 @@
 
 WHERE=''           # kinds of clusters that the user named: local, docker, kubernetes
 CHOSEN=''          # kinds of clusters that the command concerns
+# shellcheck disable=SC2034  # used by the scripts for Kubernetes
 CONTEXT=''         # kubectl context
+# shellcheck disable=SC2034
 NAMESPACE_GIVEN='' # namespace that the user named
 STATE=''           # who owns this project's containers: ours, other or none; forbidden or away: Docker cannot be read
 
@@ -35,7 +37,7 @@ choose_default() { # choose_default COMMAND: sets CHOSEN if this checkout has no
     stop:* | logs:*) return ;;
     cleanup:*) [[ ! -d .cluster ]] || return 0 ;;
   esac
-  ! engine_answers || CHOSEN=' docker'
+  [[ -z $DRY ]] && ! engine_answers || CHOSEN=' docker'
 }
 
 need_one() { # need_one COMMAND: fail if the command concerns several clusters
@@ -93,9 +95,9 @@ load() { # load PART...: source files of deploy/, each once
 }
 
 load_docker() {
-  load docker/{env_file,engine,containers,trouble,pool,runner,start,update,autoscale,show,clear,report,backup}
+  load docker/{dry_run,env_file,engine,containers,trouble,pool,runner,start,update,autoscale,show,clear,report,backup}
 }
 
 load_kubernetes() {
-  load kubernetes/{target,render,preflight,images,runner,start,show,clear,backup}
+  load kubernetes/{dry_run,target,render,preflight,images,runner,start,show,clear,backup}
 }

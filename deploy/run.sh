@@ -2,6 +2,8 @@
 # Sourced by deploy-cluster.sh. Defines functions that the commands for Docker and Kubernetes share.
 
 SECRETS=secrets # folder of the cluster's passwords
+# shellcheck disable=SC2034  # used by other sourced files
+PRETENDED=''    # yes: a dry run without an engine or a Kubernetes cluster
 #: Timeout in seconds until everything is healthy; the first start compiles kernels.
 readonly START_SECONDS=${START_SECONDS:-300}
 

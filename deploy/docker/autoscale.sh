@@ -35,7 +35,7 @@ need_docker_cluster() {
   need_docker
   read_config
   need_own_project
-  any_running coordinator || fail 1 "no cluster of this checkout is running in Docker." "Start one: ./deploy-cluster.sh docker"
+  [[ -n $PRETENDED ]] || any_running coordinator || fail 1 "no cluster of this checkout is running in Docker." "Start one: ./deploy-cluster.sh docker"
   ! any_running autoscaler || fail 5 "the service autoscaler already scales this cluster." \
     "To scale it from here, remove autoscale from COMPOSE_PROFILES and run ./deploy-cluster.sh docker."
 }
@@ -90,6 +90,10 @@ end_autoscale() { # resume draining workers, because this script will no longer 
 }
 
 autoscale_round() {
+  if [[ -n $PRETENDED ]]; then
+    quoted docker exec -i COORDINATOR python3 - look "< deploy/docker/autoscale.py"
+    return
+  fi
   local ids=() lines verb=step
   [[ -z $DRY ]] || verb=look
   mapfile -t ids < <(containers cpu-worker | awk '{ print $1 }')

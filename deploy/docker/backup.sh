@@ -16,6 +16,7 @@ docker_backup() { # backup FILE
   need_own_project
   local redis
   redis=$(running_server)
+  [[ -z $PRETENDED ]] || redis=REDIS
   [[ -n $redis ]] || fail 1 "Redis is not running in Docker, or is not healthy, so its data cannot be copied." \
     "Start the cluster: ./deploy-cluster.sh docker" "$BY_HAND"
   if [[ -n $DRY ]]; then

@@ -3,7 +3,7 @@
 
 docker_stop() {
   need_containers
-  if ! any_running; then
+  if [[ -z $PRETENDED ]] && ! any_running; then
     say "No containers of this checkout are running."
     return
   fi
@@ -20,7 +20,7 @@ docker_cleanup() { # docker_cleanup YES SECRETS
   need_own_project
   alone
   list_doomed "$2" >"$WORK/doomed"
-  if [[ ! -s $WORK/doomed ]]; then
+  if [[ -z $PRETENDED && ! -s $WORK/doomed ]]; then
     say "There is nothing to remove."
   else
     say "This deletes the following, with all jobs and results:"
@@ -37,6 +37,7 @@ docker_cleanup() { # docker_cleanup YES SECRETS
 
 list_doomed() { # list_doomed SECRETS: print one line per resource to delete
   local mine
+  [[ -z $PRETENDED ]] || printf "  containers, volumes and networks of the project %s\n" "$PROJECT"
   mine="label=$LABEL.project=$PROJECT"
   docker ps --all --filter "$mine" --format '  container {{.Names}} ({{.Status}})'
   docker volume ls --filter "$mine" --format '  volume {{.Name}}'

@@ -16,6 +16,10 @@ read_config() { # sets PROJECT and writes the resolved configuration to $WORK/co
 }
 
 try_config() {
+  if [[ -n $PRETENDED ]]; then
+    pretend_config
+    return
+  fi
   "${COMPOSE[@]}" config >"$WORK/config.yml" 2>"$WORK/log" &&
     "${COMPOSE[@]}" config --services >"$WORK/services" 2>"$WORK/log" &&
     mapfile -t SERVICES <"$WORK/services" &&
@@ -66,6 +70,7 @@ check_folder() { # check_folder FOLDER: if the folder is gone, this checkout was
 }
 
 need_own_project() { # fail if the project's containers belong to another checkout
+  [[ -z $PRETENDED ]] || return 0
   find_project
   [[ $STATE != other ]] || fail 5 "containers of the project $PROJECT belong to another checkout: $FOLDER" \
     "Run ./deploy-cluster.sh cleanup or stop there, or set another COMPOSE_PROJECT_NAME in this checkout's .env."

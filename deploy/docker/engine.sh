@@ -64,6 +64,10 @@ no_compose() {
 }
 
 need_docker() {
+  if [[ -n $DRY ]] && ! docker version >/dev/null 2>&1; then
+    pretend_engine
+    return
+  fi
   need_command
   need_engine
   need_compose
@@ -128,6 +132,7 @@ gpus() { # print the number of GPUs of this machine
 }
 
 engine_knows_gpus() { # true if Docker has the NVIDIA runtime or an NVIDIA CDI device
+  [[ -z $PRETENDED ]] || return 0
   [[ $(docker info --format '{{json .Runtimes}}' 2>/dev/null) == *'"nvidia"'* ]] && return
   [[ $(docker info --format '{{json .DiscoveredDevices}}' 2>/dev/null) == *nvidia.com/gpu* ]] && return
   compgen -G '/etc/cdi/*nvidia*' >/dev/null || compgen -G '/var/run/cdi/*nvidia*' >/dev/null

@@ -121,7 +121,7 @@ docker_json() {
 docker_logs() { # docker_logs SERVICE FOLLOW
   need_containers
   local known arguments=(logs --tail 200)
-  known=$(containers | awk '{ print $2 }' | sort -u)
+  if [[ -n $PRETENDED ]]; then known=$(<"$WORK/services"); else known=$(containers | awk '{ print $2 }' | sort -u); fi
   if [[ -n $1 ]] && ! grep -qx -- "$1" <<<"$known"; then
     wrong "there is no service '$1'; there are: $(paste -sd ' ' - <<<"$known")."
   fi

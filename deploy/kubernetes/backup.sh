@@ -5,7 +5,7 @@ kubernetes_backup() { # backup FILE
   local file
   file=$(backup_path "$@")
   need_deployed
-  [[ -n $(ready_pod redis) ]] ||
+  [[ -n $PRETENDED || -n $(ready_pod redis) ]] ||
     fail 1 "Redis is not ready, so its data cannot be copied." "See: ./deploy-cluster.sh status"
   if [[ -n $DRY ]]; then
     quoted "${KUBECTL[@]}" exec --stdin redis-0 -- sh -s "< deploy/docker/dump-redis.sh"

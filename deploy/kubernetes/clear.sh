@@ -14,6 +14,7 @@ stop_workloads() { # stop writers before Redis, so that Redis receives their las
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name in (coordinator, cpu-worker, gpu-worker)' ||
     fail 4 "workers and coordinators did not stop within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
   rest=$(workloads | awk '$1 == "StatefulSet" && $2 != "runner" { print $2 }' | paste -sd ' ' -)
+  [[ -z $PRETENDED ]] || rest=redis
   # shellcheck disable=SC2086  # the names contain no blanks
   run_k scale statefulset $rest --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' ||
@@ -38,7 +39,7 @@ kubernetes_cleanup() { # kubernetes_cleanup YES SECRETS
   [[ -z $2 ]] || wrong "cleanup on Kubernetes has no option --secrets."
   local theirs
   need_cluster
-  if ! namespace_exists; then
+  if [[ -z $PRETENDED ]] && ! namespace_exists; then
     say "There is nothing to remove."
     [[ -n $DRY ]] || rm -f "$TARGET"
     return
@@ -48,7 +49,7 @@ kubernetes_cleanup() { # kubernetes_cleanup YES SECRETS
     gone wait "namespace/$NAMESPACE" --for delete
     return
   fi
-  [[ -n $(deployed workers) ]] ||
+  [[ -n $(deployed workers)$PRETENDED ]] ||
     fail 1 "namespace $NAMESPACE of context $CONTEXT does not contain a Threads Cluster; nothing was changed."
   theirs=$(others_things 2>"$WORK/log") || unreadable "other workloads"
   theirs=${theirs//$'\n'/ }

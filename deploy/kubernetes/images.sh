@@ -56,7 +56,7 @@ load_images() { # push the images to a registry or load them into this machine's
 built() { printf 'threads/%s:%s\n' "$1" "$(version)"; } # built NAME: print the image name that Compose uses
 
 build_images() { # build_images NAME...
-  command -v docker >/dev/null || fail 3 "--load needs Docker to build the images." \
+  [[ -n $DRY ]] || command -v docker >/dev/null || fail 3 "--load needs Docker to build the images." \
     "Without --load, the nodes pull $(image "$1")."
   run_quiet docker compose --profile gpu --profile runner build "$@"
 }

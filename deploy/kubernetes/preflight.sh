@@ -40,6 +40,7 @@ check_namespace() { # refuse a namespace with other workloads: network policies 
 }
 
 check_apis() { # fail if the cluster does not serve an API that the manifests use
+  [[ -z $PRETENDED ]] || return 0
   local known api missing
   known=$'\n'$(k api-versions)$'\n'
   missing=$(sed -n 's/^apiVersion: //p' "$WORK/manifests.yaml" | sort -u | while read -r api; do
@@ -54,6 +55,7 @@ check_apis() { # fail if the cluster does not serve an API that the manifests us
 readonly DEFAULT_CLASS='{{range .items}}{{index .metadata.annotations "storageclass.kubernetes.io/is-default-class"}}{{"\n"}}{{end}}'
 
 check_storage() { # fail if Redis would not get a volume
+  [[ -z $PRETENDED ]] || return 0
   local classes
   classes=$(k get storageclasses --output "go-template=$DEFAULT_CLASS" 2>/dev/null) || return 0
   [[ $'\n'$classes$'\n' == *$'\n'true$'\n'* ]] || grep -q 'storageClassName:' "$WORK/manifests.yaml" ||
@@ -62,7 +64,7 @@ check_storage() { # fail if Redis would not get a volume
 }
 
 check_gpu_nodes() { # fail if the nodes have too few GPUs
-  ((GPUS)) || return 0
+  ((GPUS)) && [[ -z $PRETENDED ]] || return 0
   local there way="Without GPU workers: ./deploy-cluster.sh kubernetes $ALL 0"
   there=$(k get nodes --output 'go-template={{range .items}}{{or (index .status.allocatable "nvidia.com/gpu") 0}}{{"\n"}}{{end}}' 2>/dev/null |
     awk '{ sum += $1 } END { print sum + 0 }')

@@ -68,7 +68,7 @@ apply() {
   [[ -z $(k get pod redis-restore --ignore-not-found --output name) ]] || run_k delete pod redis-restore --wait
   if [[ -n $DRY ]]; then
     printf '# %s objects of %s, with %s workers, %s on GPUs\n' \
-      "$(grep -c '^kind:' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
+      "$(awk '/^kind:/ { count++ } END { print count ? count : "all" }' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
     quoted "${KUBECTL[@]}" apply --server-side --force-conflicts --filename MANIFESTS
   else
     remember

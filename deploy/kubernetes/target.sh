@@ -19,7 +19,7 @@ target_line() { # target_line NAME: print a value from the file .kubernetes
   done <"$TARGET"
 }
 
-need_kubectl() { # sets KUBECTL and NAMESPACE
+need_kubectl() { # sets CONTEXT, NAMESPACE and KUBECTL
   local version context=${CONTEXT:-}
   command -v kubectl >/dev/null || fail 3 "the kubectl command is not installed." "$GET_KUBECTL"
   version=$(kubectl version --client 2>/dev/null)
@@ -30,7 +30,11 @@ need_kubectl() { # sets KUBECTL and NAMESPACE
   [[ -n $context ]] || context=$(kubectl config current-context 2>/dev/null) ||
     fail 3 "kubectl has no current context." "Set KUBECONFIG, or choose a context: kubectl config get-contexts, then --context NAME" \
       "Without a cluster: ./deploy-cluster.sh docker"
-  CONTEXT=$context
+  use_cluster "$context"
+}
+
+use_cluster() { # use_cluster CONTEXT: sets CONTEXT, NAMESPACE and KUBECTL
+  CONTEXT=$1
   NAMESPACE=${NAMESPACE_GIVEN:-$(target_line NAMESPACE)}
   NAMESPACE=${NAMESPACE:-threads-cluster}
   [[ $NAMESPACE =~ ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$ ]] ||
@@ -46,6 +50,10 @@ run_k() { # run_k ARGUMENT...: run kubectl, or print the command with --dry-run
 
 need_cluster() { # fail unless the Kubernetes API answers and accepts this user
   local said
+  if [[ -n $DRY ]] && ! kubernetes_answers; then
+    pretend_cluster
+    return
+  fi
   need_kubectl
   ask_version
   if [[ $said == *answered ]]; then
@@ -100,7 +108,7 @@ deployed() { # deployed NAME: print a note of the last start, or nothing
 
 need_deployed() {
   need_cluster
-  [[ -z $(deployed workers) ]] || return 0
+  [[ -z $(deployed workers)$PRETENDED ]] || return 0
   fail 1 "namespace $NAMESPACE of context $CONTEXT does not contain a Threads Cluster." \
     "Start one: ./deploy-cluster.sh kubernetes 3 0"
 }

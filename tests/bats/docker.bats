@@ -472,3 +472,37 @@ refuses_up() { # refuses_up TEXT: of docker compose up
   shows "docker compose up -d --no-recreate --scale coordinator=4 coordinator" "docker stop 0" "docker rm 0"
   changed_nothing
 }
+
+@test "dry runs need no engine and no client" {
+  printf '%s\n' 'COMPOSE_PROFILES=runner' >>.env
+  cp .env ../env
+  mkdir ../few ../parts
+  ln -s /usr/bin/* /bin/* ../few 2>/dev/null || true
+  rm -f ../few/docker* ../few/kubectl ../few/nvidia-smi
+  printf 'REDIS0011 a dump' >../parts/dump.rdb
+  printf '{"format": 1, "sha256": "%s", "audit_sha256": ""}' "$(sha256sum ../parts/dump.rdb | cut -d ' ' -f 1)" >../parts/manifest.json
+  tar -C ../parts -czf ../backup.tar.gz manifest.json dump.rdb
+  engine refuse '[["docker", 1, "Cannot connect to the Docker daemon"]]'
+  while read -r command; do
+    for path in "$PATH" "$BATS_TEST_TMPDIR/few"; do
+      # shellcheck disable=SC2086
+      PATH=$path cluster ${command%:*} --dry-run
+      exits 0
+      says "No Docker engine answers"
+      shows "${command#*:}"
+    done
+  done <<'TEXT'
+docker 3 1:docker compose up -d --wait --wait-timeout 300 runner-token runner
+scale 4:docker compose up -d --no-recreate --wait --wait-timeout 300 cpu-worker
+autoscale --max 4:docker exec -i COORDINATOR python3 - look
+report:docker exec -i COORDINATOR python3 -
+backup ../new.tar.gz:docker exec -i REDIS sh -s
+restore ../backup.tar.gz:docker run --rm --interactive
+cleanup --docker:docker compose --profile '*' down --volumes --remove-orphans
+logs coordinator -f --docker:docker compose logs --tail 200 --follow coordinator
+stop --docker:docker compose --profile '*' stop
+TEXT
+  not_called compose
+  cmp .env ../env
+  [[ ! -e secrets && ! -e ../new.tar.gz ]]
+}

@@ -312,6 +312,32 @@ up() { # up N G OPTION...
   [[ ! -e .kubernetes && ! -e $FAKE/passwords ]]
 }
 
+@test "dry runs need no cluster and no kubectl" {
+  mkdir ../few
+  ln -s /usr/bin/* /bin/* ../few 2>/dev/null || true
+  rm -f ../few/docker* ../few/kubectl
+  printf -- '--raw\nUnable to connect to the server\n' >"$FAKE/refuse"
+  while read -r command; do
+    for path in "$PATH" "$BATS_TEST_TMPDIR/few"; do
+      # shellcheck disable=SC2086
+      PATH=$path cluster ${command%:*} --dry-run --context far
+      exits 0
+      says "No Kubernetes cluster answers"
+      shows "kubectl --context far --namespace threads-cluster ${command#*:}"
+    done
+  done <<'TEXT'
+kubernetes 3 1 --load --registry registry.example:apply --server-side
+scale 4:apply --server-side
+report:exec --stdin COORDINATOR
+backup ../new.tar.gz:exec --stdin redis-0
+stop:scale statefulset redis --replicas 0
+cleanup:delete deployments,replicasets,statefulsets --all
+logs coordinator:logs --tail 200
+TEXT
+  changed_nothing
+  [[ ! -e .kubernetes && ! -e $FAKE/passwords && ! -e ../new.tar.gz ]]
+}
+
 @test "another context and namespace" {
   cluster kubernetes 1 --context far --namespace mine
   exits 0
