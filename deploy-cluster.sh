@@ -55,6 +55,7 @@ Containers. Requires Docker Engine 20.10 or later with Compose 2.20 or later.
                   workers. Without numbers, uses the counts in .env (at first 1 and 0). Run the command again to update
                   a running cluster: coordinators and pages keep answering, and workers return their leases
               --runner       also start a runner of programs, now and at later starts; all API calls then require a token
+              --require-gpu  fail if this machine has no GPU. Without this option, only CPU workers start then
   autoscale       start and stop CPU workers as jobs need them, until Ctrl-C. Workers finish their leases before they
                   stop. See docs/operations.md#workers-by-need
               --min N        minimum number of workers (default: AUTOSCALE_MIN, 1)

@@ -3,21 +3,22 @@
 
 # -- docker -----------------------------------------------------------------------------------------------------------
 
-cmd_docker() { # docker [N [G]] [--runner]
-  local numbers=() word runner=''
+cmd_docker() { # docker [N [G]] [--runner] [--require-gpu]
+  local numbers=() word runner='' needs_gpu=''
   for word in "$@"; do
     case $word in
       --runner) runner=yes ;;
+      --require-gpu) needs_gpu=yes ;;
       --*) wrong "docker has no option '$word'." ;;
       *) numbers+=("$word") ;;
     esac
   done
   ((${#numbers[@]} <= 2)) || wrong "docker accepts two numbers: all workers, and GPU workers among them."
-  start_docker "$runner" "${numbers[@]}"
+  start_docker "$runner" "$needs_gpu" "${numbers[@]}"
 }
 
-start_docker() { # start_docker RUNNER [N [G]]
-  local all=${2:-} gpus=${3:-0} cores
+start_docker() { # start_docker RUNNER NEEDS_GPU [N [G]]
+  local all=${3:-} gpus=${4:-0} cores
   forget_overrides
   if [[ -z $all ]]; then
     gpus=$(count GPU_WORKERS 0)
@@ -25,6 +26,10 @@ start_docker() { # start_docker RUNNER [N [G]]
     all=$((all + gpus))
   fi
   check_counts "$all" "$gpus"
+  if ((gpus)) && [[ -z $2 && $(gpus) == 0 ]]; then
+    say "This machine has no GPU, so $(counted "$all" "CPU worker") will start. To fail instead, add --require-gpu."
+    gpus=0
+  fi
   preflight "$all" "$gpus"
   cores=$(engine_cores)
   warn_of_many $((all - gpus)) "$cores"

@@ -100,11 +100,20 @@ load bench
   says "3 GPU workers exceed the total of 2 workers" "3 CPU workers and 2 GPU workers"
 }
 
-@test "GPUs on a machine without" {
-  cluster docker 3 1
+@test "GPUs on a machine without: CPU workers instead, or a failure when asked" {
+  cluster docker 3 1 --require-gpu
   exits 3
   says "nvidia-smi finds no GPU" "./deploy-cluster.sh docker 3 0" "NVIDIA container toolkit"
   changed_nothing
+  cluster docker 3 1
+  exits 0
+  says "This machine has no GPU, so 3 CPU workers will start. To fail instead, add --require-gpu."
+  has_line CPU_WORKERS=3 GPU_WORKERS=0
+  program nvidia-smi 'printf "GPU 0: NVIDIA\n"'
+  engine runtimes '["nvidia"]'
+  cluster docker 3 1 --require-gpu
+  exits 0
+  has_line CPU_WORKERS=2 GPU_WORKERS=1
 }
 
 @test "more GPU workers than GPUs" {
