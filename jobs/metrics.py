@@ -247,7 +247,7 @@ SERVICE_DESIRED = Metric(
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
-#: Metrics of grid-cli, which the recording rules in grid.yml and GET /api/metrics also provide.
+#: Metrics under the names of grid-cli, in /metrics of the leading coordinator and in GET /api/metrics.
 GRID_SUBMITTED = Metric("grid_tasks_submitted_total", "Submitted jobs.", (), "counter")
 GRID_COMPLETED = Metric("grid_tasks_completed_total", "Finished jobs, by success.", ("status",), "counter")
 GRID_DURATION = Metric(
@@ -255,22 +255,4 @@ GRID_DURATION = Metric(
 )
 GRID_SCORE = Metric("grid_node_health_score", HOST_SCORE.help, ("host",))
 GRID_ACTIVE = Metric("grid_active_tasks", "Running jobs.")
-#: Metrics of this project from which the grid-cli metrics are computed.
-GRID = {
-    GRID_SUBMITTED: SUBMITTED,
-    GRID_COMPLETED: JOBS,
-    GRID_DURATION: DURATION,
-    GRID_SCORE: HOST_SCORE,
-    GRID_ACTIVE: JOBS_KEPT,
-}
-
-
-def grid_series() -> dict[str, str]:
-    """Return a map from the time series of grid-cli to the time series of this project.
-
-    A histogram has three time series.
-    """
-    parts = {"histogram": ("_bucket", "_sum", "_count")}
-    return {
-        metric.name + part: ours.name + part for metric, ours in GRID.items() for part in parts.get(metric.type, ("",))
-    }
+GRID = (GRID_SUBMITTED, GRID_COMPLETED, GRID_DURATION, GRID_SCORE, GRID_ACTIVE)

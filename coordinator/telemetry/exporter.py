@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.fleet import hosts
 from coordinator.queries import Queries
+from coordinator.telemetry import grid
 from jobs import VERSION, metrics, metrics_server, queues
 from jobs.hosts import measurements
 from jobs.kinds import registry
@@ -97,6 +98,18 @@ class ClusterCollector(Collector):
         for state, count in self._queries.jobs.counts().items():
             states.add_metric([state], count)
         yield states
+        if self._leading():
+            yield from self._grid()
+
+    def _grid(self) -> Iterator[Metric]:
+        """Yield the metrics under the names of grid-cli. Sums over coordinators stay correct, because only the leader
+        exports them.
+        """
+        for row in grid.rows(self._queries):
+            family = Metric(row["name"].removesuffix("_total"), row["help"], row["type"])
+            for sample in row["samples"]:
+                family.add_sample(sample["name"], sample["labels"], sample["value"])
+            yield family
 
     def _counters(self) -> Iterator[Metric]:
         """Yield counters, including those that are zero: rate() would miss the first count of a new counter."""

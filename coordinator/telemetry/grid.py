@@ -1,7 +1,4 @@
-"""Metrics of the cluster under the names of grid-cli.
-
-`prometheus/rules/grid.yml` records the same metrics in Prometheus.
-"""
+"""Metrics of the cluster under the names of grid-cli."""
 
 from __future__ import annotations
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from coordinator.telemetry.exporter import Exporter
 from jobs import metrics
 from jobs.store import keys
 from tests.unit.artifact_bench import Bench
@@ -32,7 +35,10 @@ def bench(any_redis_url: str, tmp_path: Path) -> Iterator[Bench]:
 
 def values(bench: Bench) -> dict[str, float]:
     """Return every sample that Prometheus reads from the command's text."""
-    text = "\n".join(line for row in bench.client.metrics() for line in exposition(row)) + "\n"
+    return parse("\n".join(line for row in bench.client.metrics() for line in exposition(row)) + "\n")
+
+
+def parse(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -62,8 +68,8 @@ def test_each_submission_counts_once_however_it_comes(bench: Bench, any_redis_ur
 
 def test_every_series_is_there_from_the_beginning(bench: Bench) -> None:
     found = values(bench)
-    names = {name.partition("{")[0] for name in found}
-    assert names == metrics.grid_series().keys() - {"grid_node_health_score"}, "no host is known yet"
+    names = {re.sub("(_bucket|_sum|_count)?(\\{.*)?$", "", name) for name in found}
+    assert names == {metric.name for metric in metrics.GRID} - {"grid_node_health_score"}, "no host is known yet"
     assert set(found.values()) == {0.0}
 
 
@@ -81,6 +87,17 @@ def test_durations_and_ends_are_those_of_all_kinds(bench: Bench) -> None:
     assert within == [0, 0, *[4] * 8, 5]
     assert found["grid_task_duration_seconds_bucket{le=+Inf}"] == found["grid_task_duration_seconds_count"] == 6
     assert found["grid_task_duration_seconds_sum"] == 90_000.25
+
+
+def test_only_the_leader_exports_them_to_prometheus(bench: Bench, any_redis_url: str) -> None:
+    shown = Shown(any_redis_url)
+    shown.beat("w", device="cpu", host="amber")
+    bench.store.client.hset(keys.DURATIONS, mapping={"collatz|0.5": 3, "collatz|sum": 250})
+    bench.client.submit("collatz", COLLATZ)
+    exported = {name: value for name, value in parse(shown.text()).items() if name.startswith("grid_")}
+    assert exported == values(bench) and exported["grid_tasks_submitted_total"] == 1
+    follower = Exporter(shown.queries, lambda: False)
+    assert "grid_" not in generate_latest(follower.registry).decode()
 
 
 def test_hosts_have_scores_and_running_jobs_are_counted(bench: Bench, any_redis_url: str) -> None:
