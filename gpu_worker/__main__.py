@@ -14,12 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_worker import selftest, telemetry
+from gpu_worker import selftest
 from gpu_worker.claim import Claim, NoGpu, filter_visible
 from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.health import Health
 from gpu_worker.lane import StreamLane, watch
-from gpu_worker.nvml import Nvml
 from gpu_worker.sharing import GpuSharing, rank
 from jobs import logs, queues
 from jobs.kinds import code_sets, gpu
@@ -32,7 +31,9 @@ from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart, Link
 from jobs.worker.lifecycle import Worker, refusal
 from jobs.worker.serving import Server
+from jobs.worker.telemetry.gpus import HostGpu, NoTelemetry, Provider, describe_gpu
 from jobs.worker.telemetry.meter import Meter
+from jobs.worker.telemetry.nvml import Nvml
 from jobs.worker.telemetry.profiler import Sampled
 
 log = logging.getLogger("gpu_worker")
@@ -49,17 +50,17 @@ PARKED_SECONDS = 1.0
 class Machine:
     """Access to a host's GPUs: telemetry, and a function that opens a GPU. Tests provide a fake."""
 
-    telemetry: Callable[[], telemetry.Provider] = Nvml
+    telemetry: Callable[[], Provider] = Nvml
     open: Callable[[str, int], gpu.Device] = CupyDevice
 
 
-def find_gpus(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list[telemetry.HostGpu]]:
+def find_gpus(settings: Settings, machine: Machine) -> tuple[Provider, list[HostGpu]]:
     """Return the GPUs that this worker may claim. Raises NoGpu with the reason if there are none."""
     if settings.gpu_enabled == "false":
         raise NoGpu("GPU_ENABLED=false")
     try:
         provider = machine.telemetry()
-    except telemetry.NoTelemetry as error:
+    except NoTelemetry as error:
         raise NoGpu(f"no GPU was found. {error}") from error
     gpus = filter_visible(provider.gpus(), settings.cuda_visible_devices)
     if not gpus:
@@ -109,9 +110,7 @@ def _exit_without_gpu(settings: Settings, error: NoGpu) -> int:
 class WorkerProcess:
     """Lifetime of one worker process: waits for a GPU if programs use it, computes, then exits or yields the GPU."""
 
-    def __init__(
-        self, settings: Settings, machine: Machine, provider: telemetry.Provider, claim: Claim, link: Link
-    ) -> None:
+    def __init__(self, settings: Settings, machine: Machine, provider: Provider, claim: Claim, link: Link) -> None:
         self._settings, self._machine, self._provider = settings, machine, provider
         self._claim, self._link = claim, link
         self._sharing, self._health = GpuSharing(), Health(provider)
@@ -159,8 +158,8 @@ class WorkerProcess:
             self._give_way(server)
         return {**self._describe_gpu(gpu), "cordoned": ""}
 
-    def _describe_gpu(self, gpu: telemetry.HostGpu) -> Row:
-        return {"gpus": json.dumps([telemetry.describe_gpu(gpu, self._provider.sample(gpu.uuid))])}
+    def _describe_gpu(self, gpu: HostGpu) -> Row:
+        return {"gpus": json.dumps([describe_gpu(gpu, self._provider.sample(gpu.uuid))])}
 
     def _service_state(self, busy: bool) -> Row:
         """Return the state fields of a worker whose GPU is faulty; empty if the worker is stopping."""

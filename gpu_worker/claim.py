@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from gpu_worker.telemetry import HostGpu
 from jobs.store.server import connection
 from jobs.store.server.functions import GPU_TTL_MS
 from jobs.store.work.lease_store import LeaseStore
+from jobs.worker.telemetry.gpus import HostGpu
 
 log = logging.getLogger(__name__)
 

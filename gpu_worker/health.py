@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from gpu_worker.telemetry import HostGpu, Provider
 from jobs.worker.telemetry.gpu_faults import ADVICE
+from jobs.worker.telemetry.gpus import HostGpu, Provider
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from gpu_worker.nvml import Nvml
-from gpu_worker.telemetry import NoTelemetry
 from jobs.worker.telemetry import sampler
+from jobs.worker.telemetry.gpus import NoTelemetry
+from jobs.worker.telemetry.nvml import Nvml
 
 
 def gpus() -> sampler.Gpus | None:

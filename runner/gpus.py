@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.worker.telemetry import gpu_faults
+from jobs.worker.telemetry.background import Background
+from jobs.worker.telemetry.gpus import HostGpu, NoTelemetry, Sample, describe_gpu
+from jobs.worker.telemetry.nvml import Nvml
 
 #: Maximum memory in MiB that unknown processes can use on a GPU before the runner stops offering the GPU.
 MOST_FOREIGN_MIB = 4096
+#: Interval in seconds between two measurements of the GPUs.
+MEASURE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
-    uuid: str
-    index: int
-    name: str
+class Gpu(HostGpu):
+    """GPU that a runner offers to programs."""
+
     memory_mib: int
     #: CUDA compute capability, for example 9.0.
     compute_capability: str
@@ -25,6 +29,31 @@ class Gpu:
     def row(self) -> dict[str, str | int]:
         """Return the GPU's fields that requirements of jobs can refer to."""
         return {"memory_mib": self.memory_mib, "compute_capability": self.compute_capability}
+
+
+class Telemetry:
+    """Measurements of GPUs, in the format of GPU workers. A driver that does not respond delays no heartbeat."""
+
+    def __init__(self, gpus: Sequence[Gpu] = ()) -> None:
+        self._gpus = gpus
+        self._nvml: Nvml | None = None
+        first = [describe_gpu(gpu, Sample()) for gpu in gpus]
+        self._known = Background[list[dict[str, Any]]](self._measure, first, MEASURE_SECONDS)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the description and the last measurements of each GPU."""
+        return self._known.read() if self._gpus else []
+
+    def settle(self) -> None:
+        """Wait for the running measurement, if there is one."""
+        self._known.settle()
+
+    def _measure(self) -> list[dict[str, Any]]:
+        try:
+            nvml = self._nvml = self._nvml or Nvml()
+        except NoTelemetry:
+            return [describe_gpu(gpu, Sample()) for gpu in self._gpus]
+        return [describe_gpu(gpu, nvml.sample(gpu.uuid)) for gpu in self._gpus]
 
 
 def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:

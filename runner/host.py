@@ -12,6 +12,7 @@ from runner.files.directories import Places
 from runner.files.environments import Environments
 from runner.files.inputs import Files, Inputs
 from runner.files.workspaces import Workspaces
+from runner.gpus import Telemetry
 from runner.host_errors import Cordon
 from runner.ledger import Ledger
 from runner.live import Live
@@ -43,6 +44,7 @@ class Host:
     tunnels: Tunnels | None = None
     live: Live = field(default_factory=Live)
     shells: Shells = field(default_factory=Shells)
+    telemetry: Telemetry = field(default_factory=Telemetry)
     workspaces: Workspaces = field(default_factory=Workspaces)
     #: Function that returns True if the runner is stopping.
     stopping: Callable[[], bool] = lambda: False
@@ -85,6 +87,13 @@ class Host:
             "isolation": "uid" if self.ledger.resources.isolated else "shared",
             "running": json.dumps(list(self.running.values())[:64]),
             "cordoned": why,
+            **self._describe_gpus(),
             **({"state": "draining" if busy else "drained"} if why else {}),
             **({"state": "idle"} if busy and not (programs or draining or why) else {}),
         }
+
+    def _describe_gpus(self) -> dict[str, str]:
+        """Return the measurements of the GPUs, each with the job that has reserved it."""
+        jobs = {gpu.uuid: entry.job for entry in self.ledger.running().values() for gpu in entry.gpus}
+        gpus = [gpu | ({"job": job} if (job := jobs.get(gpu["uuid"])) else {}) for gpu in self.telemetry.read()]
+        return {"gpus": json.dumps(gpus)} if gpus else {}

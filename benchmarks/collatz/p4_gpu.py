@@ -82,7 +82,7 @@ def _on_cpu(mode: str, start: int, count: int) -> float:
 
 def _busy() -> float:
     """Mean utilization that NVML tells, 10 times a second, while two lanes work."""
-    from gpu_worker.nvml import Nvml
+    from jobs.worker.telemetry.nvml import Nvml
 
     nvml, seen, over = Nvml(), [], threading.Event()
     uuid = nvml.gpus()[0].uuid

@@ -14,10 +14,10 @@ from typing import Any
 
 from gpu_worker import __main__ as worker
 from gpu_worker import sharing
-from gpu_worker.telemetry import HostGpu, Sample
 from jobs import logs, settings
 from jobs.kinds import gpu
 from jobs.worker.telemetry import gpu_faults
+from jobs.worker.telemetry.gpus import HostGpu, Sample
 from tests.gpu.host_device import HostArray, HostDevice
 
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000001")

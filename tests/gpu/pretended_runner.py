@@ -13,7 +13,7 @@ from pathlib import Path
 from runner import __main__ as runner
 from runner import gpus
 from runner.gpus import Gpu
-from tests.gpu.pretended import UUIDS
+from tests.gpu.pretended import UUIDS, PretendedTelemetry
 
 
 def detect(*_: str) -> Sequence[Gpu]:
@@ -28,5 +28,5 @@ def foreign(gpu: Gpu) -> str:
 
 
 if __name__ == "__main__":
-    gpus.detect, gpus.foreign = detect, foreign  # type: ignore[assignment]
+    gpus.detect, gpus.foreign, gpus.Nvml = detect, foreign, PretendedTelemetry  # type: ignore[assignment, attr-defined]
     sys.exit(runner.main())

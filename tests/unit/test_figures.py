@@ -10,10 +10,10 @@ import pytest
 from typing_extensions import get_type_hints
 
 from coordinator.telemetry.routes import FIGURES
-from gpu_worker.telemetry import HostGpu, Sample
 from jobs import metrics
 from jobs.hosts import measurements
 from jobs.hosts.measurements import Measurement
+from jobs.worker.telemetry.gpus import HostGpu, Sample
 from jobs.worker.telemetry.host import Host
 from tests.dashboard_queries import every_query, metric_names
 from tests.unit.monitoring import ROOT

@@ -12,22 +12,21 @@ from typing import Any
 
 import pytest
 
-from gpu_worker import telemetry
 from gpu_worker.claim import filter_visible
 from gpu_worker.health import Health
-from gpu_worker.nvml import REASONS
-from gpu_worker.telemetry import HostGpu, Sample
 from jobs import metrics
+from jobs.worker.telemetry.gpus import HostGpu, Sample, describe_gpu
 from jobs.worker.telemetry.host import Packages
 from jobs.worker.telemetry.meter import Meter
+from jobs.worker.telemetry.nvml import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "tests" / "gpu" / "nvml_stub.c"
 PROGRAM = """
 import ctypes, json
 from dataclasses import asdict
-from gpu_worker.nvml import Nvml
-from gpu_worker.telemetry import NoTelemetry, describe_gpu
+from jobs.worker.telemetry.nvml import Nvml
+from jobs.worker.telemetry.gpus import NoTelemetry, describe_gpu
 try:
     nvml = Nvml()
 except NoTelemetry as error:
@@ -53,10 +52,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(library: Path, stub: str = "") -> Any:
+def told(library: Path, stub: str = "", program: str = PROGRAM) -> Any:
     """Return what a new process reads from the library."""
     environment = {"LD_LIBRARY_PATH": str(library), "NVML_STUB": stub, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -177,8 +176,32 @@ def test_reasons_have_the_names_of_the_metric() -> None:
 
 
 def test_a_row_leaves_out_what_is_not_known() -> None:
-    found = telemetry.describe_gpu(HostGpu(index=3, uuid="GPU-x", name="X"), Sample(power_watts=0.0))
+    found = describe_gpu(HostGpu(index=3, uuid="GPU-x", name="X"), Sample(power_watts=0.0))
     assert found == {"uuid": "GPU-x", "index": 3, "name": "X", "power_watts": 0.0}
+
+
+#: Program that prints the GPUs that a runner finds, and their measurements before and after the first one.
+RUNNER = """
+import json
+from runner import gpus
+found = gpus.detect()
+telemetry = gpus.Telemetry(found)
+first = telemetry.read()
+telemetry.settle()
+print(json.dumps([[gpu.row() for gpu in found], first, telemetry.read()]))
+"""
+
+
+def test_a_runner_measures_its_gpus_like_a_gpu_worker(library: Path) -> None:
+    [row], [first], [gpu] = told(library, program=RUNNER)
+    assert row == {"memory_mib": 16 << 10, "compute_capability": "9.0"}
+    assert first == {"uuid": "GPU-stub", "index": 0, "name": "Stub H200"}, "no heartbeat waits for the driver"
+    known = told(library)["samples"][0]
+    assert gpu == known and gpu["utilization_ratio"] == 0.87 and gpu["temperature_celsius"] == 61.0
+
+
+def test_a_runner_without_a_driver_has_no_gpus(library: Path) -> None:
+    assert told(library, "broken", RUNNER) == [[], [], []]
 
 
 GPUS = [HostGpu(index=0, uuid="GPU-aa1", name=""), HostGpu(index=1, uuid="GPU-bb2", name="")]

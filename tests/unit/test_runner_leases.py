@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -707,6 +708,18 @@ def test_a_runner_with_replicas_alone_is_idle_and_is_not_drained_before_they_end
     assert "state" not in bench.host.row(1, draining=True)
     bench.host.cordon = Cordon(bench.host.places.work, least_free=1 << 60)
     assert bench.host.row(1)["state"] == "draining"
+
+
+def test_a_runner_reports_its_gpus_and_the_jobs_that_reserved_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "gpus" not in bench.host.row(0), "it has no GPU"
+    mine, free = ({"uuid": uuid, "temperature_celsius": 61.0} for uuid in ("GPU-a", "GPU-b"))
+    monkeypatch.setattr(bench.host.telemetry, "read", lambda: [mine, free])
+    entry = SimpleNamespace(job="j1", is_endless=False, gpus=[SimpleNamespace(uuid="GPU-a")])
+    monkeypatch.setattr(bench.host.ledger, "running", lambda: {"0": entry})
+    monkeypatch.setattr(bench.host.ledger, "renew", list)
+    assert json.loads(str(bench.host.row(1)["gpus"])) == [{**mine, "job": "j1"}, free]
 
 
 def test_a_unit_that_its_host_fails_again_and_again_counts_as_tried(bench: Bench, tmp_path: Path) -> None:

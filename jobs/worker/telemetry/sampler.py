@@ -29,7 +29,7 @@ SLOW_HZ = 10
 _LAST_LINE = 4096
 #: Interval in seconds between progress messages to the worker.
 _TOLD_SECONDS = 1.0
-#: Fields of `gpu_worker.telemetry.Sample`, keyed by their short names in a recording.
+#: Fields of `jobs.worker.telemetry.gpus.Sample`, keyed by their short names in a recording.
 GPU_FIELDS = {
     "u": "utilization_ratio",
     "s": "sm_active_ratio",

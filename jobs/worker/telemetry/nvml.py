@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpu_worker.telemetry import HostGpu, NoTelemetry, Sample
 from jobs.worker.telemetry import gpu_faults
+from jobs.worker.telemetry.gpus import HostGpu, NoTelemetry, Sample
 
 T = TypeVar("T")
 
