@@ -38,7 +38,9 @@ class FleetQueries:
         said = before | dict(read) if read else before
         self._stated = {one: said[one] for one, _ in known if one in said} if read else before
         workers = [serializers.serialize_worker(said[one], alive, now) for one, alive in known if one in said]
-        return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
+        return serializers.remove_repeated_gpus(
+            [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
+        )
 
     def queues(self) -> list[answers.Queue]:
         """Return the number of jobs and the longest wait of every queue.

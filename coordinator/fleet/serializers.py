@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from coordinator import decoding
 from jobs.hosts.labels import split_labels
+from jobs.models import Device
 from threads_protocol.answers import fleet as answers
 
 #: Integer fields, which workers omit if they do not know the value.
@@ -115,8 +116,33 @@ def serialize_gpus(workers: Sequence[answers.Worker]) -> list[answers.FleetGpu]:
             **gpu,
             "worker": worker["id"],
             "live": worker["live"],
-            "job": worker["job"] if worker["live"] else None,
+            "job": find_gpu_job(gpu, worker),
         }
         for worker in workers
         for gpu in worker.get("gpus", ())
+    ]
+
+
+def find_gpu_job(gpu: answers.ReportedGpu, worker: answers.Worker) -> str | None:
+    """Return the job that uses a GPU. A runner reports it for each GPU, because a runner executes several jobs."""
+    if not worker["live"]:
+        return None
+    return gpu.get("job") if worker["device"] == Device.RUNNER else worker["job"]
+
+
+def remove_repeated_gpus(workers: Sequence[answers.Worker]) -> list[answers.Worker]:
+    """Keep each GPU only in the record of the worker that uses it: a live GPU worker, or else a live runner.
+
+    A runner reports all GPUs that it can use, even while a GPU worker of its host uses them.
+    """
+    owners: dict[str, str] = {}
+    reporting = [worker for worker in workers if "gpus" in worker]
+    for worker in sorted(reporting, key=lambda one: (not one["live"], one["device"] != Device.GPU, one["id"])):
+        for gpu in worker["gpus"]:
+            owners.setdefault(gpu["uuid"], worker["id"])
+    return [
+        {**worker, "gpus": [gpu for gpu in worker["gpus"] if owners[gpu["uuid"]] == worker["id"]]}
+        if "gpus" in worker
+        else worker
+        for worker in workers
     ]

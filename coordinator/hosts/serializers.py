@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from coordinator.fleet import hosts
+from coordinator.fleet import serializers as fleet_serializers
+from jobs.models import Device
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import hosts as host_answers
 
@@ -64,15 +66,16 @@ def _devices(live: Iterable[fleet_answers.Worker]) -> list[host_answers.Device]:
     return sorted(seen.values(), key=lambda one: (one["index"] or 0, one["uuid"]))
 
 
-def _device(gpu: fleet_answers.Gpu, worker: fleet_answers.Worker) -> host_answers.Device:
-    used = gpu.get("utilization_ratio")
+def _device(gpu: fleet_answers.ReportedGpu, worker: fleet_answers.Worker) -> host_answers.Device:
+    used, job = gpu.get("utilization_ratio"), fleet_serializers.find_gpu_job(gpu, worker)
+    is_leased = bool(job or (worker["busy_lanes"] and worker["device"] != Device.RUNNER))
     return {
         "uuid": gpu["uuid"],
         "index": gpu.get("index"),
         "name": gpu.get("name", "GPU"),
         "worker": worker["id"],
-        "job": worker["job"],
-        "idle": not (worker["job"] or worker["busy_lanes"] or worker.get("cordoned")) and used == 0,
+        "job": job,
+        "idle": not (is_leased or worker.get("cordoned")) and used == 0,
         "utilization_ratio": used,
         "memory_used_bytes": gpu.get("memory_used_bytes"),
         "memory_total_bytes": gpu.get("memory_total_bytes"),

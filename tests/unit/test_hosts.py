@@ -244,3 +244,28 @@ def test_people_see_sick_gpus_given_labels_and_cards(capsys: pytest.CaptureFixtu
         "52 C",
     ):
         assert words in text, text
+
+
+def test_a_gpu_is_listed_once_with_the_worker_that_uses_it() -> None:
+    two = json.dumps([{"uuid": "GPU-1", "job": "j7"}, {"uuid": "GPU-2"}])
+    runner = worker("a", device="runner", gpus=two, offer=None)
+    claiming = worker("g", device="gpu", gpus=gpu("GPU-2"))
+    gone = claiming | {"live": False}
+    jobs = {
+        "both live": fleet_serializers.serialize_gpus(fleet_serializers.remove_repeated_gpus([runner, claiming])),
+        "runner only": fleet_serializers.serialize_gpus(fleet_serializers.remove_repeated_gpus([gone, runner])),
+    }
+    assert {name: [(one["uuid"], one["worker"], one["job"]) for one in found] for name, found in jobs.items()} == {
+        "both live": [("GPU-1", "a", "j7"), ("GPU-2", "g", "j1")],
+        "runner only": [("GPU-1", "a", "j7"), ("GPU-2", "a", None)],
+    }
+
+
+def test_programs_without_gpus_leave_the_gpus_of_their_runner_idle() -> None:
+    runner = worker("r", device="runner", job="j1", busy_lanes=1, gpus=gpu(used=0))
+    [device] = serializers.serialize_host("attic", [runner])["devices"]
+    assert (device["job"], device["idle"]) == (None, True)
+    [device] = serializers.serialize_host("attic", [worker("r", device="runner", gpus=gpu(used=0, job="j7"))])[
+        "devices"
+    ]
+    assert (device["job"], device["idle"]) == ("j7", False)

@@ -91,6 +91,11 @@ def test_gpus_are_shown_in_gibibytes_and_percent(api: Api) -> None:
         "summary": {"available": False, "count": 0, "gpus": []},
         "recent_metrics": [],
     }
+    live(api, "runner-1", "runner", gpus=json.dumps([GPU | {"job": "j1"}]))
+    alone = api.ask("GET", "/api/llm/gpu/status").json()
+    assert [(gpu["name"], gpu["utilization"]) for gpu in alone["summary"]["gpus"]] == [("H100", 87.0)]
+    [seen] = api.ask("GET", "/api/snapshot").json()["gpus"]
+    assert (seen["worker"], seen["job"], seen["temperature_celsius"]) == ("runner-1", "j1", 72.0)
     live(api, "gpu-1", "gpu", gpus=json.dumps([GPU, {"uuid": "GPU-2"}]))
     now = int(time.time())
     figures = {"gpu.GPU-1.utilization": 0.5, "gpu.GPU-1.memory": 6 << 30, "gpu.GPU-9.power": 100.0}

@@ -31,11 +31,21 @@ class Gpu(TypedDict):
     throttle_reasons: NotRequired[Many[str]]
 
 
+class ReportedGpu(Gpu):
+    """A GPU in the record of a worker."""
+
+    job: NotRequired[Annotated[str, describe("Job that has reserved the GPU of a runner.")]]
+
+
 class FleetGpu(Gpu):
     worker: str
     live: Annotated[bool, describe("True if the GPU's worker is live.")]
     job: Annotated[
-        str | None, describe("Job whose leases the worker holds. If it is null at utilization 0, the GPU is idle.")
+        str | None,
+        describe(
+            "Job whose leases the GPU worker holds, or that has reserved the GPU of a runner. If it is null at"
+            " utilization 0, the GPU is idle."
+        ),
     ]
 
 
@@ -114,7 +124,7 @@ class Worker(Answer):
         ]
     ]
     pid: NotRequired[Count]
-    gpus: NotRequired[Many[Gpu]]
+    gpus: NotRequired[Many[ReportedGpu]]
     retired: NotRequired[Annotated[str, describe("Why the worker retired after its device failed.")]]
     refused: NotRequired[
         Annotated[

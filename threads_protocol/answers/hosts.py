@@ -13,7 +13,7 @@ class Device(Answer):
     index: Annotated[Count | None, describe("Index of the GPU on its host.")]
     name: Annotated[str, describe("Model name.")]
     worker: Annotated[str, describe("Worker that uses the GPU.")]
-    job: Annotated[str | None, describe("Job whose leases the worker holds.")]
+    job: Annotated[str | None, describe("Job that uses the GPU.")]
     idle: Annotated[bool, describe("True if neither the worker nor another process computes on the GPU.")]
     utilization_ratio: Annotated[float | None, describe("Utilization, 0..1. In this object, null means unknown.")]
     memory_used_bytes: Count | None

@@ -135,6 +135,14 @@ test("rows change in their places, are added at the end and go", () => {
   expect(applyEvent(model, worker("one", { job: "a", gpus: [{ uuid: "g" }] }))).toMatchObject({ hasFleetChange: true });
   expect(model.workers.map((each: Worker) => each.id)).toEqual(["one", "two"]);
   expect(model.gpus).toEqual([{ uuid: "g", worker: "one", live: true, job: "a" }]);
+  const runner = { device: "runner", job: "a", gpus: [{ uuid: "h", job: "b" }, { uuid: "i" }] };
+  applyEvent(model, worker("two", runner));
+  expect(model.gpus.map((gpu) => [gpu.uuid, gpu.worker, gpu.job])).toEqual([
+    ["g", "one", "a"],
+    ["h", "two", "b"],
+    ["i", "two", null],
+  ]);
+  applyEvent(model, worker("two"));
   applyEvent(model, worker("one", { gone: true }));
   expect([model.workers.map((each) => each.id), model.gpus]).toEqual([["two"], []]);
 });

@@ -274,11 +274,17 @@ export function replaceItem<T>(items: readonly T[], item: T & Removable, name: (
     : [...items, item];
 }
 
+/** Return the job that uses a GPU. A runner reports it for each GPU, because a runner executes several jobs. */
+function findGpuJob(gpu: NonNullable<Worker["gpus"]>[number], worker: Worker): string | null {
+  if (!worker.live) return null;
+  return worker.device === "runner" ? (gpu.job ?? null) : worker.job;
+}
+
 /** Return the GPUs of all workers with their owners. */
 export function listGpus(workers: readonly Worker[]): Gpu[] {
   return workers.flatMap((worker) =>
     (worker.gpus ?? []).map(
-      (gpu) => ({ ...gpu, worker: worker.id, live: worker.live, job: worker.live ? worker.job : null }) as Gpu,
+      (gpu) => ({ ...gpu, worker: worker.id, live: worker.live, job: findGpuJob(gpu, worker) }) as Gpu,
     ),
   );
 }

@@ -28,15 +28,16 @@ export function Gpus() {
 
 function NoGpus() {
   return (
-    <EmptyMessage title="No GPU worker is live">
+    <EmptyMessage title="No live worker has a GPU">
       <p>
         This table lists each GPU with its model, the job that holds it, and its utilization, memory, temperature and
         power over the last hour. GPUs that a job holds without using them are marked.
       </p>
-      <p>To start one, on a machine with an NVIDIA GPU and its container toolkit (3 workers, one of them on a GPU):</p>
+      <p>To start three workers, one of them on an NVIDIA GPU, on a machine with NVIDIA's container toolkit:</p>
       <pre>./deploy-cluster.sh docker 3 1</pre>
       <p>Or, if CuPy is installed, add a GPU worker to a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m gpu_worker</pre>
+      <p>A runner shows the NVIDIA GPUs of its machine here, too, if the Python package nvidia-ml-py is installed.</p>
     </EmptyMessage>
   );
 }

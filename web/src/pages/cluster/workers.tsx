@@ -105,7 +105,7 @@ const COLUMNS: Column<Worker>[] = [
     isNumeric: true,
     cell: (worker) => worker.live && <Memory worker={worker} />,
   },
-  numberColumn("gpu", "GPUs", (worker) => worker.gpus?.length ?? 0),
+  numberColumn("gpu", "GPUs", (worker) => worker.offer?.gpus?.length ?? worker.gpus?.length ?? 0),
   {
     id: "rate",
     title: "speed of a lane",
