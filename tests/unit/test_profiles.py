@@ -244,7 +244,7 @@ def run(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 
 def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_path: Path) -> None:
-    assert run("list") == (0, "", "No profiles. Start one with: cluster profile start NAME\n")
+    assert run("list") == (0, "", "No profiles. Start one with: cluster profile start\n")
     code, out, err = run("start", "dusk", "--hz", "25", "--for", "2m")
     assert code == 0 and out.startswith("dusk is recording 25 samples/s until ")
     assert err == "Stop it earlier with: cluster profile stop dusk\n"
@@ -261,6 +261,20 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
     assert run("recover") == (0, "", "No known recording is missing. Name a profile to search for unknown ones.\n")
     assert run("recover", "night")[1] == "night collecting\n"
     assert run("delete", "night") == (0, "night deleted\n", "")
+
+
+def test_a_profile_without_a_name_is_named_by_the_time_and_stopped_as_the_only_one(run: Run, bench: Bench) -> None:
+    code, out, err = run("stop")
+    assert (code, out) == (2, "") and "no profile is recording; start one with: cluster profile start" in err
+    code, out, err = run("start", "--hz", "1")
+    [row] = bench.client.profiles.list()
+    assert code == 0 and out.startswith(f"{row['name']} is recording 1 samples/s"), err
+    assert time.strptime(row["name"], "%Y-%m-%d-%H%M%S")
+    bench.client.profiles.start("other")
+    code, out, err = run("stop", "--no-wait")
+    assert code == 2 and f"these profiles are recording: other, {row['name']}; stop one with" in err
+    assert run("stop", "other", "--no-wait")[0] == 0
+    assert run("stop", "--no-wait")[1] == f"{row['name']} collecting\n"
 
 
 @pytest.fixture

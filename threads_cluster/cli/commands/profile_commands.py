@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypeAlias
@@ -31,7 +31,9 @@ Wait: TypeAlias = Annotated[
 @app.command()
 def start(
     ctx: typer.Context,
-    name: Name,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: the current time.")
+    ] = None,
     hz: Annotated[float | None, typer.Option(metavar="N", help="Samples per second, 1 to 100; default: 10.")] = None,
     hosts: Annotated[
         str | None, typer.Option(metavar="HOST,HOST", help="Record only these hosts; see cluster hosts. Default: all.")
@@ -45,9 +47,10 @@ def start(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record hosts and GPUs from now on until `cluster profile stop NAME`."""
+    """Record hosts and GPUs from now on until `cluster profile stop`."""
     if hz is not None and not hz.is_integer():
         raise typer.BadParameter(f"must be a whole number from 1 to 100; got {hz:g}", param_hint="'--hz'")
+    name = name or time.strftime("%Y-%m-%d-%H%M%S")
     wanted = [host for host in (hosts or "").split(",") if host]
     row = ctx.obj.cluster.profiles.start(name, hz=None if hz is None else int(hz), hosts=wanted, job=job, seconds=for_)
     if as_json:
@@ -60,7 +63,9 @@ def start(
 @app.command()
 def stop(
     ctx: typer.Context,
-    name: Name,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: the one that is recording.")
+    ] = None,
     tenant: Tenant = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until workers have sent their recordings (default).")
@@ -68,8 +73,21 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Stop recording, and wait until workers have sent their recordings."""
-    row = ctx.obj.cluster.profiles.stop(name, tenant=tenant)
+    profiles = ctx.obj.cluster.profiles
+    row = profiles.stop(name or _find_recording(profiles.list(tenant=tenant)), tenant=tenant)
     _print_state(ctx.obj, _wait_until_done(ctx.obj, row, tenant) if wait else row, as_json=as_json)
+
+
+def _find_recording(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name of the only profile that is recording. Raise BadArgument if there is none, or several."""
+    names = [str(row["name"]) for row in rows if row["state"] == "recording"]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise errors.BadArgument("no profile is recording; start one with: cluster profile start")
+    raise errors.BadArgument(
+        f"these profiles are recording: {', '.join(names)}; stop one with: cluster profile stop {names[0]}"
+    )
 
 
 @app.command()
@@ -151,7 +169,7 @@ def status(
     show.json_line(row) if as_json else _show(row)
 
 
-_NONE = "No profiles. Start one with: cluster profile start NAME"
+_NONE = "No profiles. Start one with: cluster profile start"
 
 
 def _show(row: Mapping[str, Any]) -> None:
