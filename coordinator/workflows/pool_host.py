@@ -20,6 +20,7 @@ from coordinator.workflows.artifact_host import ArtifactHost
 from coordinator.workflows.documents.action_types import UndoResult
 from engines import registry
 from jobs import errors
+from threads_protocol import hub
 
 Parameters: TypeAlias = Mapping[str, Any]
 #: Devices that can store models and data.
@@ -94,7 +95,7 @@ class PoolHost(ArtifactHost):
         if not source:
             detail = f"model {name} has no source; set it, or run: cluster model register {name} --source URL"
             raise errors.Conflict(detail, field="source")
-        return self._with_secrets(source, given)
+        return self._with_secrets(hub.resolve_page(source), given)
 
     def _with_secrets(self, source: str, given: Parameters) -> Parameters:
         secrets = given.get("secrets")
