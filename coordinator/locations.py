@@ -23,7 +23,7 @@ HOLDER_PREFIX = "place:"
 
 @dataclass(frozen=True)
 class Location:
-    """A device of a host. If `host` is empty, `disk` is the cluster's store, and other devices can be on any host."""
+    """A device of a host. If `host` is empty, `disk` is the cluster's store, and other devices have no host yet."""
 
     host: str
     device: str
@@ -49,7 +49,7 @@ STORE = Location("", "disk")
 def parse(text: Any, devices: Collection[str], *, any_host: bool = False) -> Location:
     """Parse a location. Raise ValueError unless its device kind is in `devices`.
 
-    With `any_host`, a compute device needs no host name.
+    With `any_host`, a device needs no host name.
     """
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     location = Location(match["host"] or "", match["device"]) if match else None
@@ -57,7 +57,7 @@ def parse(text: Any, devices: Collection[str], *, any_host: bool = False) -> Loc
         kinds = ", ".join(f"HOST:{'gpu0' if each == 'gpu' else each}" for each in devices)
         store = "disk (the cluster's store) or " if "disk" in devices else ""
         raise ValueError(f"must be {store}one of {kinds}; got {short(text)}")
-    if not (location.host or location.is_store or (any_host and location.kind in COMPUTE_DEVICES)):
+    if not (location.host or location.is_store or any_host):
         raise ValueError(
             f"must include a host, such as HOST:{location.device}; list hosts with `cluster hosts`; got {short(text)}"
         )

@@ -1,4 +1,4 @@
-"""Calculate a host's measurements from its workers' reports. No I/O."""
+"""Find hosts and calculate their measurements, from the reports of their workers. No I/O."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from statistics import fmean, median
 from typing import Any
 
 from coordinator.fleet.serializers import as_mapping
+from jobs import errors
+from jobs.models import Device
 from threads_protocol.answers import fleet as answers
 
 #: Weights of the CPU load and of the GPU use in a host's score.
 CPU_WEIGHT, GPU_WEIGHT = 1.0, 3.0
+#: Maximum number of hosts that an error message names.
+_NAMED = 20
 
 
 def latest_workers(
@@ -33,6 +37,32 @@ def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]
         if worker["host"]:
             found[worker["host"]].append(worker)
     return found
+
+
+def require(workers: Iterable[answers.Worker], name: str, field: str) -> None:
+    """Raise NotFound, which names the existing hosts, unless a worker of this host was seen within the last hour."""
+    if name not in (known := by_host(workers)):
+        raise errors.NotFound(f"host {name} does not exist; {_list_names(known)}", field=field)
+
+
+def only_runner(workers: Iterable[answers.Worker], place: str, field: str) -> str:
+    """Return the only host that has a live runner. Raise InvalidRequest, which names the hosts, if there are several.
+
+    `place` is the location without a host, for the message.
+    """
+    known = by_host(row for row in workers if row["live"] and row["device"] == Device.RUNNER)
+    if len(known) != 1:
+        detail = f"must include a host, such as HOST:{place}; {_list_names(known, ' with a runner')}"
+        raise errors.InvalidRequest(f"{field}: {detail}", field=field)
+    return next(iter(known))
+
+
+def _list_names(known: Iterable[str], which: str = "") -> str:
+    names = sorted(known)
+    if len(names) == 1:
+        return f"the only host{which} is {names[0]}"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"the hosts{which} are {', '.join(names[:_NAMED])}{more}" if names else f"the cluster has no host{which}"
 
 
 def _latest(live: Sequence[answers.Worker], field: str) -> Any:

@@ -25,9 +25,9 @@ def host_list(workers: Iterable[fleet_answers.Worker]) -> list[host_answers.Host
 
 def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.HostDetail:
     """Return a host with its workers. Raise NotFound if no worker of the host was seen within the last hour."""
-    of_it = hosts.by_host(workers).get(name)
-    if not of_it:
-        raise errors.missing("host", name, "host")
+    known = list(workers)
+    hosts.require(known, name, "host")
+    of_it = hosts.by_host(known)[name]
     return serializers.serialize_details(serializers.serialize_host(name, of_it), of_it)
 
 

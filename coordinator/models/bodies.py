@@ -91,4 +91,5 @@ def _check(field: str, value: Any, sources: tuple[str, ...], *, pickled: bool, g
         locations.parse(
             value,
             (*locations.STORAGE_DEVICES, "gpu") if gpus and field == "target_device" else locations.STORAGE_DEVICES,
+            any_host=True,
         )

@@ -58,7 +58,7 @@ async def create_data(
     chunk = f"{CHUNK}{drawn[:_DIGITS]}"
     fields: dict[str, Any] = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
     fields |= {} if asked.secrets is None else {"secrets": asked.secrets}
-    task = await threads.run(lambda: tasks.begin(cluster, principal, "data_create", chunk, key, fields))
+    task = await threads.run(lambda: tasks.begin(cluster, principal, "data_create", chunk, key, fields, "device"))
     return json_response({"chunk_id": chunk, "task_id": task}, 202)
 
 
@@ -186,12 +186,17 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
 
 
 def _find_holder(row: artifacts.Artifact, device: str) -> str:
-    """Return the holder of an artifact at a location. Raises NotFound if the artifact has no copy there."""
+    """Return the holder of an artifact at a location. A device without a host is that of the only host with a copy.
+
+    Raises NotFound if the artifact has no copy there.
+    """
     there = locations.list_locations(row.holders)
-    if device not in there:
+    fitting = [place for place in there if device == place or (":" not in device and place.endswith(f":{device}"))]
+    if len(fitting) != 1:
         lies = ", ".join(("disk", *there))
-        raise errors.NotFound(f"device: the model has no copy at {device}; it is at {lies}", field="device")
-    return f"{locations.HOLDER_PREFIX}{device}"
+        which = f"several copies at {device}; name one" if fitting else f"no copy at {device}"
+        raise errors.NotFound(f"device: the model has {which}; it is at {lies}", field="device")
+    return f"{locations.HOLDER_PREFIX}{fitting[0]}"
 
 
 @routes.post("/v1/models/{model}/download", **tasks.describe_route(Download))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Header, Response
 from pydantic import BaseModel
 
+from coordinator import locations
 from coordinator.access.principal import Principal, Scope
 from coordinator.artifacts import threads
 from coordinator.cluster import Cluster
+from coordinator.fleet import hosts
 from coordinator.jobs import submissions
+from coordinator.locations import Location
 from coordinator.server import http
 from coordinator.workflows import submitting
+from threads_protocol.answers import fleet as answers_of_fleet
 from threads_protocol.answers import models as answers
 
 #: Idempotency key of a request. A repeated request with the same key starts no second workflow.
@@ -52,13 +57,44 @@ async def begin_task(
 
 
 def begin(
-    cluster: Cluster, principal: Principal, action: str, of: str, key: str | None, fields: Mapping[str, Any]
+    cluster: Cluster,
+    principal: Principal,
+    action: str,
+    of: str,
+    key: str | None,
+    fields: Mapping[str, Any],
+    target: str = "target_device",
 ) -> str:
     """Submit a workflow with one action, and return its ID. A repeated call with the same key returns the same ID.
 
-    `of` is the name of the model or the ID of the chunk. Raises the errors of `submitting.submit`.
+    `of` is the name of the model or the ID of the chunk, and `target` the request's field with the target location.
+    Raises NotFound for a host that does not exist, InvalidRequest
+    for a device without a host if several hosts have runners, and the errors of `submitting.submit`.
     """
-    row = {"action_id": action, "action_type": action, **fields}
+    row = {"action_id": action, "action_type": action, **_with_hosts(cluster, fields, target)}
     text = json.dumps({"name": f"{action} {of}", "actions": [row]}).encode()
     named = f"task@{principal.tenant}:{key}" if key else ""
     return submitting.submit(cluster.store.workflows, cluster.settings, text, principal, key=named)
+
+
+def _with_hosts(cluster: Cluster, fields: Mapping[str, Any], target: str) -> dict[str, Any]:
+    """Return the fields of an action with a host in each location outside of the cluster's store."""
+    places = {
+        field: locations.parse(fields[field], (*locations.STORAGE_DEVICES, "gpu"), any_host=True)
+        for field in ("source_device", "target_device")
+        if field in fields
+    }
+    outside = {field: place for field, place in places.items() if not place.is_store}
+    workers = cluster.queries.fleet.workers() if outside else []
+    names = {"target_device": target}
+    found = {field: _with_host(workers, names.get(field, field), place) for field, place in outside.items()}
+    return {**fields, **{field: str(place) for field, place in found.items()}}
+
+
+def _with_host(workers: Sequence[answers_of_fleet.Worker], field: str, place: Location) -> Location:
+    """Return a location with a host. A target must be on an existing host, but a copy can be on a host that is lost."""
+    if not place.host:
+        return replace(place, host=hosts.only_runner(workers, place.device, field))
+    if field != "source_device":
+        hosts.require(workers, place.host, field)
+    return place

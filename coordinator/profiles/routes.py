@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
+from coordinator.fleet import hosts as fleet_hosts
 from coordinator.profiles import queries
 from coordinator.server import bodies, http, patterns
 from coordinator.server.http import json_response
@@ -102,12 +103,9 @@ def _refusal(how: str, what: str) -> errors.ClusterError:
 
 
 def _check_hosts(cluster: Cluster, hosts: list[str]) -> None:
-    if not hosts:
-        return
-    known = {row["host"] for row in cluster.queries.fleet.workers() if row["host"]}
-    if unknown := [host for host in hosts if host not in known]:
-        detail = f"hosts: no worker runs on {unknown[0]}; GET /api/hosts lists the hosts"
-        raise errors.NotFound(detail, field="hosts")
+    workers = cluster.queries.fleet.workers() if hosts else []
+    for host in hosts:
+        fleet_hosts.require(workers, host, "hosts")
 
 
 def _check_job(cluster: Cluster, job_id: str | None, principal: Principal) -> None:

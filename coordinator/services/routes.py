@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
+from coordinator.fleet import hosts
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
 from coordinator.services import access, creation, queries, scaling
@@ -59,6 +60,8 @@ async def add_service(request: Request, cluster: http.ClusterDep, principal: htt
 
 
 def _added(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Service:
+    if host := asked.requirements.get("host"):
+        hosts.require(cluster.queries.fleet.workers(), str(host), "requirements.host")
     service = creation.plan_service(cluster, asked, principal)
     if refused := creation.refusal(*cluster.store.services.add(service, principal.actor)):
         raise refused

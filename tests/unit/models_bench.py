@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.unit.artifact_bench import TOKEN, manifest_of, sha_of
 from tests.unit.workflow_bench import Flows
 
+_ON_HOST = re.compile(r"[\w.-]+:(?:disk|dram|gpu\d+)")
 WEIGHTS = b"GGUF: weights of a test"
 
 
@@ -61,12 +63,19 @@ class Pool(Flows):
         return answer.json()
 
     def begin(self, path: str, body: Any, **more: Any) -> str:
-        """Submit a workflow through the API and check it once."""
+        """Submit a workflow through the API and check it once. The hosts of its locations get a runner."""
+        self.add_runners(*(text.partition(":")[0] for text in map(str, body.values()) if _ON_HOST.fullmatch(text)))
         answer = self.ask("POST", f"/api/v1/{path}", body, **more)
         assert answer.status_code == 202, answer.text
         workflow = str(answer.json()["task_id"])
         self.look(workflow)
         return workflow
+
+    def add_runners(self, *hosts: str) -> None:
+        """Send the heartbeat of a runner on each of these hosts."""
+        for host in hosts:
+            row: dict[str, Any] = {"device": "runner", "state": "idle", "lanes": 1, "host": host}
+            self.store.fleet.heartbeat(f"{host}-runner", self.store.fleet.birth(), row)
 
     def files(self, artifact: str) -> list[str]:
         return sorted(one.path for one in self.trees.entries("default", self.trees.find("default", artifact)))

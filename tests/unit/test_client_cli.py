@@ -21,7 +21,7 @@ from tests.unit.cluster_fake import KIND, USAGE, Fake, complete, job, problem
 from threads_cluster.cli import command_index, formatting, options, running, show, tables, watching
 from threads_cluster.cli import main as cli
 from threads_cluster.client import api, programs
-from threads_protocol.answers import fleet, jobs, services, usage
+from threads_protocol.answers import fleet, hosts, jobs, services, usage
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
 
@@ -1438,6 +1438,16 @@ def test_models_are_listed_page_by_page_shown_and_deleted(fake: Fake, run: Run) 
     shown = run("model", "list").out
     assert "q.gguf" in shown and "disk node1:disk" in shown and "registered" in shown
     assert "zeta" not in run("model", "list", "--location", "node1:disk").out
+    assert "qwen" in run("model", "list", "--location", "disk").out
+    fake.on("GET", "/api/hosts/node1", complete(hosts.HostDetail))
+    fake.on("GET", "/api/hosts/node7", problem(404, "Not Found", "host node7 does not exist; the hosts are a"))
+    for place in ("node1:gpu0", "gpu0", "dram"):
+        empty = run("model", "list", "--location", place)
+        expected = f"No models at {place}. List all models with: cluster model list\n"
+        assert (empty.code, empty.out, empty.err) == (0, "", expected)
+    unknown = run("model", "list", "--location", "node7:disk")
+    assert unknown.code == 2 and "host node7 does not exist; the hosts are a" in unknown.err
+    assert "must be disk, or a location such as HOST:disk" in run("model", "list", "--location", "moon").err
     fake.on("GET", "/api/v1/models/qwen", MODEL)
     ran = run("model", "info", "qwen")
     assert "https://x/q.gguf" in ran.out and "cluster serve qwen" in ran.err
@@ -1465,6 +1475,23 @@ def test_a_model_is_registered_downloaded_copied_and_moved_by_tasks(fake: Fake, 
     assert run("model", "copy", "../x", "--to", "h:disk").code == 2
 
 
+def test_a_device_without_a_host_is_on_this_machine_if_it_has_a_runner(
+    fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.on("POST", "/api/v1/models/qwen/copy", httpx.Response(202, json={"task_id": "w1"}))
+    monkeypatch.setattr("jobs.settings.default_host", lambda: "here")
+
+    def copy(*workers: tuple[str, str, bool]) -> Any:
+        rows = [complete(fleet.Worker, device=device, host=host, live=live) for host, device, live in workers]
+        fake.on("GET", "/api/workers", {"workers": rows})
+        assert run("model", "copy", "qwen", "--to", "dram").code == 0
+        return fake.bodies("/api/v1/models/qwen/copy")[-1]["target_device"]
+
+    assert copy(("far", "runner", True), ("here", "runner", True)) == "here:dram"
+    assert copy(("far", "runner", True), ("here", "cpu", True)) == "dram", "the cluster knows the only one"
+    assert copy(("here", "runner", False)) == "dram"
+
+
 CHUNK = {
     "chunk_id": "chunk-0123456789ab",
     "device": "node1:dram",
@@ -1485,7 +1512,8 @@ def test_chunks_of_data_are_created_listed_moved_and_deleted(fake: Fake, run: Ru
     assert fake.bodies("/api/v1/data") == [{"source": "s3://b/k", "device": "h:dram"}]
     fake.on("GET", "/api/v1/data", {"chunks": [CHUNK]})
     assert "disk node1:dram" in run("data", "list").out
-    assert "cluster data create" in run("data", "list", "--device", "node2:dram").err
+    assert "chunk-" in run("data", "list", "--device", "dram").out
+    assert run("data", "list", "--device", "gpu0").err == ("No data at gpu0. List all data with: cluster data list\n")
     fake.on("GET", f"/api/v1/data/{name}", CHUNK)
     assert "node1:dram" in run("data", "info", str(name)).out
     for verb in ("move", "transfer"):

@@ -25,6 +25,7 @@ PLACE = 'model_name: tiny, device: "node1:gpu0"'
 
 def created(pool: Pool, device: str = "disk", **more: Any) -> str:
     """Create a chunk like a runner, and return its ID."""
+    pool.add_runners(*filter(None, [device.rpartition(":")[0]]))
     answer = pool.ask("POST", "/api/v1/data", {"source": SOURCE, "device": device}, **more)
     assert answer.status_code == 202, answer.text
     chunk, workflow = answer.json()["chunk_id"], answer.json()["task_id"]

@@ -104,7 +104,7 @@ def test_of_a_host_that_is_gone_nothing_is_said_to_be_now() -> None:
 
 
 def test_a_host_that_nobody_knows_is_not_found() -> None:
-    with pytest.raises(errors.NotFound, match="GET /api/hosts"):
+    with pytest.raises(errors.NotFound, match="host cellar does not exist; the only host is attic"):
         queries.host([worker("a")], "cellar")
 
 

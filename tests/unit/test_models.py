@@ -61,8 +61,66 @@ def test_what_is_no_place_is_refused(text: Any) -> None:
         locations.parse(text, ("disk", "dram", "gpu"))
 
 
-def test_what_computes_may_stand_without_a_host_where_any_will_do() -> None:
+def test_a_device_may_stand_without_a_host_where_one_is_found_later() -> None:
     assert locations.parse("gpu0", ("gpu", "cpu"), any_host=True) == Location("", "gpu0")
+    assert locations.parse("dram", ("disk", "dram"), any_host=True) == Location("", "dram")
+
+
+def test_a_device_without_a_host_is_on_the_only_host_with_a_runner(pool: Pool) -> None:
+    pool.put_model("tiny")
+    none = pool.ask("POST", "/api/v1/models/tiny/copy", {"target_device": "dram"})
+    assert none.status_code == 422 and none.json()["field"] == "target_device"
+    assert "must include a host, such as HOST:dram; the cluster has no host with a runner" in none.json()["detail"]
+    pool.add_runners("node1")
+    pool.store.fleet.heartbeat("cpu-1", pool.store.fleet.birth(), {"device": "cpu", "host": "laptop"})
+    pool.done(pool.begin("models/tiny/copy", {"target_device": "dram"}), "copy--bring")
+    assert pool.model("tiny")["locations"] == ["disk", "node1:dram"]
+    moved = pool.begin("models/tiny/move", {"source_device": "dram", "target_device": "disk"})
+    assert pool.row(moved)["state"] == "done" and pool.model("tiny")["locations"] == ["disk"]
+    pool.add_runners("node2")
+    several = pool.ask("POST", "/api/v1/data", {"source": SOURCE, "device": "dram"})
+    assert several.status_code == 422 and "the hosts with a runner are node1, node2" in several.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/api/v1/models/tiny/download", {"source": SOURCE, "target_device": "no:disk"}, "target_device"),
+        ("POST", "/api/v1/models/tiny/move", {"source_device": "disk", "target_device": "no:gpu0"}, "target_device"),
+        ("POST", "/api/v1/data", {"source": SOURCE, "device": "no:dram"}, "device"),
+        ("POST", "/api/v1/services", {"model_name": "tiny", "device": "no:gpu0"}, "device"),
+        ("POST", "/api/services", {"name": "s", "model": "tiny", "requirements": {"host": "no"}}, "requirements.host"),
+        ("POST", "/api/profiles", {"name": "p", "hosts": ["node1", "no"]}, "hosts"),
+        ("GET", "/api/hosts/no", None, "host"),
+    ],
+)
+def test_a_host_that_does_not_exist_is_refused_at_once_and_the_others_are_named(
+    pool: Pool, method: str, path: str, body: Any, field: str
+) -> None:
+    pool.put_model("tiny")
+    pool.add_runners("node2", "node1")
+    answer = pool.ask(method, path, body)
+    assert (answer.status_code, answer.json()["field"]) == (404, field), answer.text
+    assert "host no does not exist; the hosts are node1, node2" in answer.json()["detail"]
+
+
+def test_a_copy_on_a_host_that_is_lost_can_be_moved_and_deleted(pool: Pool) -> None:
+    pool.put_model("tiny")
+    pool.store.artifacts.hold("default", pool.model("tiny")["artifact_id"], "place:lost:disk")
+    pool.store.artifacts.hold("default", pool.model("tiny")["artifact_id"], "place:lost:dram")
+    pool.begin("models/tiny/move", {"source_device": "lost:disk", "target_device": "disk"})
+    assert pool.model("tiny")["locations"] == ["disk", "lost:dram"]
+    assert pool.ask("DELETE", "/api/v1/models/tiny?device=dram").status_code == 204
+    assert pool.model("tiny")["locations"] == ["disk"]
+
+
+def test_the_page_of_a_model_is_downloaded_as_the_model(pool: Pool) -> None:
+    assert pool.ask("PUT", "/api/secrets/HF_TOKEN", {"value": "x"}).is_success
+    workflow = pool.begin("models/m/download", {"source": "https://huggingface.co/Qwen/Qwen3-0.6B"})
+    fetch = pool.parameters(workflow, "download--fetch")
+    assert (fetch["command"][3:], fetch["secrets"]) == (["hf://Qwen/Qwen3-0.6B", "-", "model"], ["HF_TOKEN"])
+    pool.leave(workflow, "download--fetch", {"model/m.gguf": WEIGHTS})
+    assert pool.model("m")["source"] == "hf://Qwen/Qwen3-0.6B"
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------

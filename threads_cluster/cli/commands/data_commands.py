@@ -46,7 +46,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Download data from a source into a chunk on a runner. Prints the chunk ID at once."""
-    row = ctx.obj.cluster.data.create(source, device=locations.on(host, device), secrets=secret or ())
+    row = ctx.obj.cluster.data.create(source, device=locations.on(ctx.obj.cluster, host, device), secrets=secret or ())
     show.json_line(row) if as_json else show.line(row["chunk_id"])
     workflow_commands.follow_or_suggest(ctx, row["task_id"], wait=wait, as_json=as_json)
 
@@ -55,13 +55,18 @@ def create(
 def list_data(
     ctx: typer.Context,
     device: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Only chunks at this location, such as HOST:disk.")
+        str | None, typer.Option(metavar="PLACE", help="Only chunks at this location, such as HOST:disk or dram.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List chunks by ID, with their locations."""
-    found = [row for row in ctx.obj.cluster.data.list() if device in (None, *row["locations"])]
-    show.listing(found, _COLUMNS, as_json=as_json, none="No data. Download some with: cluster data create --source URL")
+    several = ctx.obj.cluster.data.list()
+    found = [row for row in several if locations.is_at(device, row["locations"])]
+    none = "No data. Download some with: cluster data create --source URL"
+    if device and not found:
+        locations.require(ctx.obj.cluster, device, "--device")
+        none = f"No data at {device}. List all data with: cluster data list" if several else none
+    show.listing(found, _COLUMNS, as_json=as_json, none=none)
 
 
 _COLUMNS: show.Columns = {
@@ -99,7 +104,10 @@ def move(
 ) -> None:
     """Move a chunk to another location. Other copies are deleted, except in the cluster's store."""
     workflow_commands.print_started(
-        ctx, ctx.obj.cluster.data.move(chunk, locations.on(host, target)), wait=wait, as_json=as_json
+        ctx,
+        ctx.obj.cluster.data.move(chunk, locations.on(ctx.obj.cluster, host, target)),
+        wait=wait,
+        as_json=as_json,
     )
 
 
@@ -109,7 +117,10 @@ def transfer(
 ) -> None:
     """Move a chunk to another host, and delete the copy on the previous one."""
     workflow_commands.print_started(
-        ctx, ctx.obj.cluster.data.transfer(chunk, locations.on(host, target)), wait=wait, as_json=as_json
+        ctx,
+        ctx.obj.cluster.data.transfer(chunk, locations.on(ctx.obj.cluster, host, target)),
+        wait=wait,
+        as_json=as_json,
     )
 
 

@@ -25,7 +25,10 @@ From: TypeAlias = Annotated[
     ),
 ]
 Target: TypeAlias = Annotated[
-    str, typer.Option("--to", metavar="PLACE", help="Target location: HOST:disk or HOST:dram; see cluster hosts.")
+    str,
+    typer.Option(
+        "--to", metavar="PLACE", help="Target location: HOST:disk or HOST:dram; dram: on this host, or on the only one."
+    ),
 ]
 Node: TypeAlias = Annotated[
     str | None, typer.Option("--node", metavar="HOST", help="Host of locations that have none.")
@@ -81,7 +84,7 @@ def download(
     as_json: AsJson = False,
 ) -> None:
     """Download a model (GGUF or safetensors) on a runner. An interrupted download resumes."""
-    to = locations.on(host, device)
+    to = locations.on(ctx.obj.cluster, host, device)
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
     workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
     if not as_json:
@@ -99,8 +102,9 @@ def copy(
     as_json: AsJson = False,
 ) -> None:
     """Copy a model to another location before it is needed there."""
-    models = ctx.obj.cluster.models
-    row = models.copy(name, locations.on(host, target), source=locations.on(host, source, store=True))
+    cluster = ctx.obj.cluster
+    to, of = locations.on(cluster, host, target), locations.on(cluster, host, source, store=True)
+    row = cluster.models.copy(name, to, source=of)
     workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
 
 
@@ -116,8 +120,9 @@ def move(
     as_json: AsJson = False,
 ) -> None:
     """Move a model to another location. The cluster's store always keeps a copy."""
-    to, of = locations.on(host, target), locations.on(host, source, store=True)
-    row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
+    cluster = ctx.obj.cluster
+    to, of = locations.on(cluster, host, target), locations.on(cluster, host, source, store=True)
+    row = cluster.models.move(name, to, source=of, keep_source=keep_source)
     workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
 
 
@@ -126,7 +131,10 @@ def list_models(
     ctx: typer.Context,
     location: Annotated[
         str | None,
-        typer.Option(metavar="PLACE", help="Only models at this location: disk, HOST:disk, HOST:dram or HOST:gpu0."),
+        typer.Option(
+            metavar="PLACE",
+            help="Only models at this location: disk, HOST:disk, HOST:dram or HOST:gpu0; gpu0: that of any host.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +142,11 @@ def list_models(
     none = (
         "No models. Add one with: cluster model download NAME --source URL, or: cluster artifact put FILE --name NAME"
     )
-    found = [row for row in ctx.obj.cluster.models.list() if location in (None, *row["locations"])]
+    several = ctx.obj.cluster.models.list()
+    found = [row for row in several if locations.is_at(location, row["locations"])]
+    if location and not found:
+        locations.require(ctx.obj.cluster, location, "--location")
+        none = f"No models at {location}. List all models with: cluster model list" if several else none
     show.listing(found, _COLUMNS, as_json=as_json, none=none)
 
 
@@ -195,5 +207,6 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete a model, or its copy at one location. Fails while a service uses it."""
-    ctx.obj.cluster.models.delete(name, at=None if device is None else locations.on(host, device))
+    at = None if device is None else locations.on(ctx.obj.cluster, host, device)
+    ctx.obj.cluster.models.delete(name, at=at)
     show.json_line({"model_name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
