@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import locations
 from coordinator.access.principal import Scope
+from coordinator.fleet import hosts
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
 from coordinator.services import model_services, queries
@@ -17,6 +18,7 @@ from coordinator.services.gateway import openai
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from jobs.store import artifacts
+from threads_protocol import ports
 from threads_protocol.answers import services as answers
 
 routes = http.router(tag="services")
@@ -31,7 +33,7 @@ class ModelAt(BaseModel):
     model_name: str = Field(pattern=artifacts.NAME, description="A model that GET /api/v1/models lists.")
     device: str = Field(max_length=100, description="HOST:gpu0 or HOST:cpu. Without HOST, any suitable host.")
     port: int | None = Field(
-        None, ge=1, le=65535, description="Ignored. All services use /v1, with the service's name as the model."
+        None, ge=1, le=65535, description="Not used. The response has a note that says how the service is reached."
     )
 
 
@@ -49,10 +51,13 @@ async def serve_model(request: Request, cluster: http.ClusterDep, principal: htt
         raise errors.InvalidRequest(f"device: {error}", field="device") from None
 
     def work() -> Response:
+        if place.host:
+            hosts.require(cluster.queries.fleet.workers(), place.host, "device")
         model = cluster.models.find(principal.tenant, asked.model_name)
         name = model_services.serve(cluster, model, place, principal)
         row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
-        return json_response({"service_id": name, "status": row["state"]}, 202)
+        note = {} if asked.port is None else {"note": ports.explain_unused(asked.port)}
+        return json_response({"service_id": name, "status": row["state"], **note}, 202)
 
     return await run_in_threadpool(work)
 

@@ -17,13 +17,14 @@ from coordinator.state import shared_state
 from coordinator.tracing import TraceContext
 from coordinator.workflows import planning, serializers, submitting
 from coordinator.workflows.documents import action_types, validation
-from coordinator.workflows.documents.document import InvalidWorkflow
+from coordinator.workflows.documents.document import Document, InvalidWorkflow
 from coordinator.workflows.documents.validation import Valid
 from coordinator.workflows.planning import APPROVAL
 from coordinator.workflows.queries import WorkflowQueries
 from jobs import errors
+from threads_protocol import ports
 from threads_protocol.answers import workflows as answers
-from threads_protocol.yaml_texts import MAX_BYTES
+from threads_protocol.yaml_texts import MAX_BYTES, Complaint, Complaints
 
 routes = http.router(tag="workflows")
 
@@ -134,6 +135,7 @@ def _describe(valid: Valid) -> answers.Validation:
     for action in actions.values():
         depth[action.id] = 1 + max((depth[name] for name in (*action.dependencies, *action.after_any)), default=0)
     edges = sum(len(action.dependencies) + len(action.after_any) for action in actions.values())
+    notes = _notes(valid.document)
     return {
         "valid": True,
         "name": valid.document.name,
@@ -141,9 +143,18 @@ def _describe(valid: Valid) -> answers.Validation:
         "edges": edges,
         "layers": max(depth.values()),
         "problems": [],
-        "more": 0,
-        "notes": [],
+        "more": notes.more,
+        "notes": [serializers.serialize_complaint(one) for one in notes.first],
     }
+
+
+def _notes(whole: Document) -> Complaints:
+    """Return a note for each action whose port has no effect."""
+    return Complaints(
+        Complaint(place=action.place, action=action.id, field="port", text=ports.explain_unused(port))
+        for action in whole.actions.values()
+        if action.type == "serve" and isinstance(port := action.parameters.get("port"), int)
+    )
 
 
 @routes.get("/workflows", **http.describe_response(answers.Workflows))

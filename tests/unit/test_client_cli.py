@@ -1368,6 +1368,19 @@ def test_an_engine_is_installed_by_a_program_with_the_list_that_its_replicas_hav
     assert packages == "torch==1\n" and (program.host, program.retries) == ("gpu1", 0)
 
 
+def test_a_port_has_no_effect_and_a_note(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    ran = run("serve", "chat", "--port", "8080", "--host", "h")
+    assert ran.code == 0 and "port" not in fake.bodies("/api/services")[0]
+    assert "note: port 8080 is not used: send requests to /v1 of the cluster, with the service's name" in ran.err
+
+
+def test_a_model_of_the_hub_is_served_after_its_download(run: Run) -> None:
+    ran = run("serve", "Qwen/Qwen3-0.6B")
+    download = "cluster model download qwen3-0.6b --source hf://Qwen/Qwen3-0.6B --wait"
+    assert ran.code == 2 and f"run: {download}, and then: cluster serve qwen3-0.6b" in ran.err
+
+
 def test_who_waits_for_replicas_that_die_hears_why(fake: Fake, run: Run) -> None:
     dead = SERVICE | {"state": "waiting", "running": [], "failures": 3, "last_failure": "exit code 3"}
     fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))

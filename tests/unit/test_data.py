@@ -401,10 +401,13 @@ def test_a_cancelled_workflow_leaves_no_name_of_a_batch(pool: Pool, *, runs: boo
 
 def test_models_are_served_at_places_over_http(pool: Pool) -> None:
     pool.put_model("tiny")
+    pool.add_runners("node1")
     body = {"model_name": "tiny", "device": "node1:gpu0", "port": 8080}
-    for _ in range(2):
-        made = pool.ask("POST", "/api/v1/services", body)
-        assert (made.status_code, made.json()) == (202, {"service_id": "tiny-node1-gpu0", "status": "waiting"})
+    note = "port 8080 is not used: send requests to /v1 of the cluster, with the service's name as the model"
+    expected = {"service_id": "tiny-node1-gpu0", "status": "waiting"}
+    for given, placed in ((body, {**expected, "note": note}), ({**body, "port": None}, expected)):
+        made = pool.ask("POST", "/api/v1/services", given)
+        assert (made.status_code, made.json()) == (202, placed)
     status = pool.ask("GET", "/api/v1/services/tiny-node1-gpu0/status").json()
     assert status == {"service_id": "tiny-node1-gpu0", "status": "waiting", "replicas": 0, "url": "/v1"}
     assert pool.ask("GET", "/api/v1/services/none/status").status_code == 404

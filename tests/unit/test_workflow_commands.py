@@ -101,6 +101,14 @@ def test_problems_are_printed_where_an_editor_finds_them(run: Run, tmp_path: Pat
     assert json.loads(run("validate", path, "--json")[1])["problems"][0]["line"] == 3
 
 
+def test_a_port_of_a_served_model_gets_a_note(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text(workflow_text("s, action_type: serve, model_name: m, device: cpu, port: 8080"))
+    code, out, err = run("validate", path)
+    note = "port 8080 is not used: send requests to /v1 of the cluster, with the service's name as the model"
+    assert (code, err) == (0, "") and out.endswith(f": s: port: {note}\n")
+
+
 def test_many_problems_are_counted(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(workflow_text(*(f"a{number}, nix: 1" for number in range(60))))

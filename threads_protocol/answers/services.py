@@ -109,6 +109,7 @@ class ServiceList(Answer):
 class Placed(Answer):
     service_id: Annotated[str, describe("Name of the service.")]
     status: Annotated[str, describe("State of the service.")]
+    note: NotRequired[Annotated[str, describe("Why a port in the request has no effect.")]]
 
 
 class PlacedStatus(Placed):

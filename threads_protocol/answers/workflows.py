@@ -110,7 +110,7 @@ class Validation(Answer):
     edges: Annotated[Count, describe("Number of dependencies of all actions.")]
     layers: Annotated[Count, describe("Number of actions on the longest path.")]
     problems: Annotated[Many[Complaint], describe("The first 100 problems.")]
-    notes: Annotated[Many[Complaint], describe("Actions that this cluster cannot execute, up to 100.")]
+    notes: Annotated[Many[Complaint], describe("Parameters without effect, up to 100.")]
     more: Annotated[Count, describe("Number of further problems or notes.")]
 
 

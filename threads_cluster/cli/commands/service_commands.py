@@ -14,6 +14,7 @@ from threads_cluster import errors
 from threads_cluster.cli import model_files, show
 from threads_cluster.cli.commands import artifact_commands, engine_commands, program_commands
 from threads_cluster.cli.session import AsJson, Tenant, command_group
+from threads_protocol import hub, ports
 
 app = command_group("Manage services. List them with: cluster services")
 
@@ -100,6 +101,12 @@ def serve(
     force: Annotated[
         bool, typer.Option("--force", help="Continue even if the weights exceed every runner's memory.")
     ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, metavar="PORT", help="Not used; requests go to /v1 of the cluster.", hidden=True
+        ),
+    ] = None,
     install: Annotated[
         bool, typer.Option("--install", help="Let runners download gigabytes of packages if the engine needs them.")
     ] = False,
@@ -144,6 +151,8 @@ def serve(
     memory = row.get("asked", {}).get("memory")
     if isinstance(memory, dict) and isinstance(memory.get("words"), str):
         show.say(f"memory of a replica: {memory['words']}")
+    if port is not None:
+        show.say(f"note: {ports.explain_unused(port)}")
     if wait:
         row = _follow(ctx, row["name"])
     if as_json:
@@ -242,10 +251,22 @@ def _check_file(model: str | None) -> None:
         return
     path = Path(model)
     if not path.exists():
-        known = _FETCHED if path.suffix == _SUFFIX else "list artifacts with: cluster artifact list"
-        raise errors.BadArgument(f"file {model} does not exist; {known}")
+        raise errors.BadArgument(f"file {model} does not exist; {_suggest_download(model)}")
     if path.is_file() and path.suffix == _SUFFIX:
         _check_magic(path)
+
+
+def _suggest_download(model: str) -> str:
+    """Return advice on how to get a model that is not a local file."""
+    if Path(model).suffix == _SUFFIX:
+        return _FETCHED
+    if hub.is_model(model):
+        name = hub.stored_name(model)
+        return (
+            f"for the model of Hugging Face, run: cluster model download {name} --source {hub.SCHEME}{model} --wait"
+            f", and then: cluster serve {name}"
+        )
+    return "list artifacts with: cluster artifact list"
 
 
 def _check_magic(path: Path) -> None:
