@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
     from threads_cluster.compat.cluster_client import ClusterClient
+    from threads_cluster.compat.pycluster import LLMClusterManager
 
-__all__ = ["Cluster", "ClusterClient"]
+__all__ = ["Cluster", "ClusterClient", "LLMClusterManager"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from threads_cluster.compat.cluster_client import ClusterClient
 
         return ClusterClient
+    if name == "LLMClusterManager":
+        from threads_cluster.compat.pycluster import LLMClusterManager
+
+        return LLMClusterManager
     if name != "Cluster":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from threads_cluster.client.api import Cluster

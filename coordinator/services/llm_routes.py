@@ -24,6 +24,7 @@ from coordinator.services.routes import Scale
 from engines import calls, registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
+from threads_protocol import hub
 from threads_protocol.answers import services as answers
 from threads_protocol.numbers import short
 
@@ -54,7 +55,11 @@ class NewDeployment(BaseModel):
     """The body of POST /api/llm/models/deploy."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
-    model_name: str = Field(min_length=1, max_length=64, description="ID or name of the model's artifact.")
+    model_name: str = Field(
+        min_length=1,
+        max_length=256,
+        description="ID or name of the model's artifact, or ORG/REPO[/FILE] of a model downloaded from Hugging Face.",
+    )
     model_size: str | None = Field(None, max_length=32, description="For display only. The file determines the size.")
     precision: str | None = Field(
         None, max_length=32, description="fp16, bf16, fp32 or auto. For GGUF files, for display only."
@@ -104,6 +109,7 @@ async def deploy(request: Request, cluster: http.ClusterDep, principal: http.Pri
 
 def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> dict[str, str]:
     name, memory = _name(asked), _memory(asked)
+    asked = asked.model_copy(update={"model_name": _stored_name(cluster, principal.tenant, asked.model_name)})
     model = creation.model_of(cluster, asked.model_name, name, principal)
     wanted = _service(asked, name, registry.select_engine(model, asked.gpu_per_replica), memory)
     service = creation.plan_service(cluster, wanted, principal)
@@ -112,6 +118,24 @@ def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> d
         raise refused
     row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, wanted.name)
     return {"deployment_id": wanted.name, "status": row["state"]}
+
+
+def _stored_name(cluster: Cluster, tenant: str, model: str) -> str:
+    """Return the name of a downloaded model of Hugging Face. Names of other models are returned unchanged.
+
+    Raises NotFound, which says how to download the model.
+    """
+    if not hub.is_model(model):
+        return model
+    name = hub.stored_name(model)
+    known = cluster.models.get_or_none(tenant, name)
+    if known and known.weights and known.source == f"{hub.SCHEME}{model}":
+        return name
+    raise errors.NotFound(
+        f"model_name: the cluster has not downloaded {model}; download it first with "
+        f"cluster model download {name} --source {hub.SCHEME}{model} --wait, or in Python with download=True",
+        field="model_name",
+    )
 
 
 def _name(asked: NewDeployment) -> str:

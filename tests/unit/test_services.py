@@ -501,6 +501,7 @@ def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytes
     ("given", "field", "why"),
     [
         ({}, "model", "artifact tiny does not exist"),
+        ({"model_name": "org/repo"}, "model_name", "cluster model download repo --source hf://org/repo --wait"),
         ({"model_name": "é"}, "model_name", "must contain a letter or a digit"),
         ({"max_memory_per_gpu": "12GB"}, "max_memory_per_gpu", "needs gpu_per_replica"),
         ({"max_memory_per_gpu": "much", "gpu_per_replica": 1}, "max_memory_per_gpu", "such as 12GB"),

@@ -13,11 +13,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from threads_cluster.client.resource import Json, Resource, Rows, pages
-from threads_cluster.errors import BadArgument
+from threads_cluster.errors import JOB_FAILED, ApiError, BadArgument, ClientError
+from threads_protocol import hub
 from threads_protocol.answers import models as answers
+
+
+class DownloadFailed(ClientError):
+    """The download of a model failed or was cancelled."""
+
+    exit_code = JOB_FAILED
+
+    def __init__(self, model: str, task: str, reason: str) -> None:
+        super().__init__(f"{model} was not downloaded: {reason}")
+        self.next = f"see the download with cluster workflow status {task}"
 
 
 class _Placed(Resource):
@@ -89,6 +101,34 @@ class Models(_Placed):
         """
         fields = {"source": source, "target_device": to, "sha256": sha256, "secrets": [*secrets] or None}
         return self._begin(name, "download", {field: value for field, value in fields.items() if value is not None})
+
+    def fetch(self, model: str, timeout: float | None = None) -> str:
+        """Download ORG/REPO or ORG/REPO/FILE of Hugging Face unless the cluster has it, and return its name there.
+
+        Raises TimedOut after `timeout` seconds, and DownloadFailed if the download fails. Requires the scope run.
+        """
+        if not hub.is_model(model):
+            raise BadArgument(f"model_name: must be ORG/REPO or ORG/REPO/FILE of Hugging Face; got {model!r}")
+        name, source = hub.stored_name(model), f"{hub.SCHEME}{model}"
+        if not self._has(name, source):
+            task = self.download(name, source)["task_id"]
+            course = self._cluster.workflows.wait(task, timeout)
+            if course["state"] != "done":
+                raise DownloadFailed(model, task, course["error"] or f"the workflow was {course['state']}")
+        return name
+
+    def _has(self, name: str, source: str) -> bool:
+        """Return True if the cluster has downloaded a model from a source. Raises BadArgument if the name is taken."""
+        try:
+            row = self.get(name)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        if row["status"] == "ready" and row["source"] != source:
+            other = row["source"] or "an uploaded file"
+            raise BadArgument(f"model {name} already exists, from {other}; deploy it by this name, or delete it first")
+        return bool(row["status"] == "ready")
 
     def copy(self, name: str, to: str, *, source: str = "disk") -> Json:
         """Copy a model to another location. Return `{task_id}`, the ID of the workflow."""

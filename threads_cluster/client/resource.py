@@ -12,6 +12,8 @@ from threads_cluster.errors import BadArgument, TimedOut, UnexpectedAnswer
 if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Artifacts
     from threads_cluster.client.connection import Connection
+    from threads_cluster.client.models import Models
+    from threads_cluster.client.workflows import Workflows
 
 Json: TypeAlias = dict[str, Any]
 Rows: TypeAlias = list[Json]
@@ -34,6 +36,12 @@ class Patient(Protocol):
 
     @property
     def artifacts(self) -> Artifacts: ...
+
+    @property
+    def models(self) -> Models: ...
+
+    @property
+    def workflows(self) -> Workflows: ...
 
 
 class Resource:

@@ -98,10 +98,15 @@ class Services(Resource):
         """Return a browser link to the page of a service, such as Dask's dashboard, as `{url, seconds}`."""
         return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
-    def deploy(self, model_name: str, **how: Any) -> Json:
+    def deploy(self, model_name: str, *, download: bool = False, **how: Any) -> Json:
         """Serve a model, and return `{deployment_id, status}`. The API describes the arguments: POST
         /api/llm/models/deploy.
+
+        With `download`, a model ORG/REPO or ORG/REPO/FILE of Hugging Face is downloaded first if the cluster lacks it.
+        The call then waits for the download, and raises the errors of `models.fetch`.
         """
+        if download:
+            self._cluster.models.fetch(model_name)
         body = {"model_name": model_name, **how}
         path = "/api/llm/models/deploy"
         answer: Json = self._connection.ask("POST", path, service_answers.Deployed, body=body, patience=0)
