@@ -328,3 +328,9 @@ def test_without_a_file_of_hosts_it_says_how_to_write_one(
         cli.main(["run", "--on", "ssh", "--", "true"])
     said = capsys.readouterr().err
     assert ended.value.code == 125 and "this folder has no cluster.yaml" in said and "nodes: [gpu1, gpu2]" in said
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--on", "ssh", "--config", "config/cluster_config.yaml", "--", "true"])
+    assert "config/cluster_config.yaml: cannot be read" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--config", "hosts.yaml", "--", "true"])
+    assert "needs --on ssh" in capsys.readouterr().err

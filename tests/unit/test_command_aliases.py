@@ -38,6 +38,12 @@ def gswarm(text: str) -> str:
             "model download M --source huggingface --url https://x/m.gguf --type llm --node n --device disk",
             "model download M --source https://x/m.gguf --host n --device disk",
         ),
+        (
+            "model download M --source huggingface --url https://huggingface.co/ORG/REPO",
+            "model download M --source https://huggingface.co/ORG/REPO",
+        ),
+        ("profiler start", "profile start"),
+        ("profiler stop", "profile stop"),
         ("model download M --source hf://a/b", "model download M --source hf://a/b"),
         ("model list --location disk", "model list --location disk"),
         ("model delete M --device disk --node n", "model delete M --device disk --node n"),
@@ -45,6 +51,8 @@ def gswarm(text: str) -> str:
         ("data transfer ID --to n:dram", "data transfer ID --to n:dram"),
         ("model serve M --device gpu0 --node gpu1", "serve M --gpus 1 --host gpu1"),
         ("model serve M --device cpu", "serve M"),
+        ("model serve M --device gpu1:gpu0", "serve M --gpus 1 --host gpu1"),
+        ("model serve M --port 8080", "serve M --port 8080"),
         ("model status M --node gpu1", "service show M"),
         ("model stop M", "service stop M"),
         ("queue tasks --status running", "queue tasks --status running"),
@@ -69,8 +77,7 @@ def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
         ("profiler start --freq 3", "milliseconds from 10 to 1000; got 3"),
         ("profiler start --freq ²", "milliseconds from 10 to 1000"),
         ("profiler start --freq " + "9" * 5000, "milliseconds from 10 to 1000"),
-        ("model serve M --port 8080", "all services share the cluster's /v1"),
-        ("model serve M --device disk", "must be cpu, or a GPU such as gpu0; got disk"),
+        ("model serve M --device disk", "must be cpu, or a GPU such as gpu0 or HOST:gpu0; got disk"),
         ("host start --port 8090", "host start is not supported; use ./deploy-cluster.sh local"),
         ("client connect h:8090 --resilient", "client connect is not supported; use ./deploy-cluster.sh join TOKEN"),
         ("fly away", "command fly away does not exist; the commands are status, nodes,"),
@@ -98,6 +105,13 @@ def test_a_line_of_shell_runs_on_a_runner_or_over_ssh(tmp_path: Path, monkeypatc
     assert aliases.translate(aliases.GRID_CLI, words, there) == over_ssh
     with pytest.raises(aliases.NotTranslatable, match=r"cluster\.yaml"):
         aliases.translate(aliases.GRID_CLI, words, lambda words: "--on" not in words)
+    (tmp_path / "cluster.yaml").unlink()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/cluster_config.yaml").write_text("nodes: [gpu1]\n")
+    config = ["--config", "config/cluster_config.yaml"]
+    assert aliases.translate(aliases.GRID_CLI, words, there) == [*over_ssh[:3], *config, *over_ssh[3:]]
+    assert aliases.translate(aliases.GRID_CLI, ["health"], there) == ["health", *config]
+    assert aliases.translate(aliases.GRID_CLI, ["cluster", "stop"], there) == ["down", *config]
     for wrong in (["run"], ["run", "true", "--log-level", "LOUD"], ["run", "true", "twice"]):
         with pytest.raises(aliases.NotTranslatable):
             aliases.translate(aliases.GRID_CLI, wrong, there)
@@ -112,11 +126,10 @@ def test_our_commands_know_the_flags_that_they_are_given(row: aliases.Row) -> No
     for word in row.native.split():
         command = command.commands[word]
     known = {option for parameter in command.params for option in parameter.opts}
-    values = {"--freq": "100", "--device": "gpu0", "--location": "disk", "--log-level": "DEBUG"}
+    values = {"--freq": "100", "--port": "8080", "--device": "gpu0", "--location": "disk", "--log-level": "DEBUG"}
     given = [
         word
         for flag, translate in row.flags.items()
-        if flag != "--port"
         for word in translate(values.get(flag, "x"))
         if word.startswith("--")
     ]
@@ -146,3 +159,19 @@ def test_it_ends_as_cluster_does(words: list[str], code: int, out: str, err: str
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, out in done.stdout, err in done.stderr) == (code, True, True), done.stderr
     assert "\x1b[31m" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_configuration_file_of_gswarm_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / ".gswarm" / "config.yaml"
+    assert aliases.describe_unread_file(tmp_path) == aliases.describe_unread_file(None) == ""
+    file.parent.mkdir()
+    file.write_text("cluster:\n  host: node1\n  port: 8090\nqueue: {max_concurrent_tasks: 4}\nother: 1\n")
+    note = aliases.describe_unread_file(tmp_path)
+    assert note == (
+        f"note: {file} is not read. Use instead for cluster: cluster login URL; for queue: RUNNER_SLOTS, and --timeout "
+        "and --retries of a job. See docs/coming-from/gswarm.md"
+    )
+    command = [sys.executable, "-c", "from threads_cluster.compat.aliases import gswarm; gswarm()", "--help"]
+    environment = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, f"{note}\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
-from threads_cluster import errors
+from threads_cluster import errors, settings
 from threads_cluster.cli import main as cli
 from threads_cluster.terminal import LONGEST, visible
 
@@ -19,6 +20,17 @@ _ALWAYS = frozenset({"--json", "--help"})
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 #: Valid sampling intervals of a profile in milliseconds, which correspond to 100 Hz down to 1 Hz.
 _PERIODS = range(10, 1001)
+#: Configuration file of grid-cli. It has the format of cluster.yaml.
+_HOST_FILE = Path("config/cluster_config.yaml")
+#: Sections of gswarm's configuration file, and what replaces each of them.
+_SECTIONS = {
+    "cluster": "cluster login URL",
+    "profiling": "--freq of profiler start",
+    "models": "ARTIFACT_URL and CACHE_BYTES",
+    "queue": "RUNNER_SLOTS, and --timeout and --retries of a job",
+    "nodes": "./deploy-cluster.sh join on each node",
+}
+_SECTION = re.compile(r"^(\w+)\s*:", re.MULTILINE)
 
 
 class NotTranslatable(Exception):
@@ -43,23 +55,20 @@ def _hertz(value: str) -> list[str]:
     return ["--hz", f"{1000 / int(value):g}"]
 
 
-def _gpu(value: str) -> list[str]:
-    if value == "cpu":
-        return []
-    if not (value.startswith("gpu") and value[3:].isdigit()):
-        raise ValueError("must be cpu, or a GPU such as gpu0")
-    return ["--gpus", "1"]
+def _device(value: str) -> list[str]:
+    """Translate a device such as gpu0, node1:gpu0 or cpu into the requirements of a replica."""
+    host, _, device = value.rpartition(":")
+    on_host = ["--host", host] if host else []
+    if device == "cpu":
+        return on_host
+    if not (device.startswith("gpu") and device[3:].isdigit()):
+        raise ValueError("must be cpu, or a GPU such as gpu0 or HOST:gpu0")
+    return ["--gpus", "1", *on_host]
 
 
 def _source(value: str) -> list[str]:
     """Translate the source of a model. In the other system, the source can be a hub, with the address in --url."""
     return [] if value in ("huggingface", "url") else ["--source", value]
-
-
-def _no_port(_value: str) -> list[str]:
-    raise ValueError(
-        "is not supported, because all services share the cluster's /v1 and are selected by name; remove it"
-    )
 
 
 def _level(value: str) -> list[str]:
@@ -78,6 +87,8 @@ class Row:
     #: Maximum number of arguments that are not flags.
     operands: int = 0
     flags: Mapping[str, Translate] = field(default_factory=dict)
+    #: True if the native command reads cluster.yaml.
+    uses_hosts: bool = False
 
 
 def _unchanged(*flags: str) -> dict[str, Translate]:
@@ -119,7 +130,7 @@ GSWARM = (
         foreign="model serve",
         native="serve",
         operands=1,
-        flags={"--device": _gpu, "--node": _as("--host"), "--port": _no_port},
+        flags={"--device": _device, "--node": _as("--host"), "--port": _as("--port")},
     ),
     Row(foreign="model stop", native="service stop", operands=1, flags=_NODE),
     Row(foreign="model services", native="services"),
@@ -137,10 +148,10 @@ GSWARM = (
     Row(foreign="queue history", native="queue history", flags=_unchanged("--limit")),
 )
 GRID_CLI = (
-    Row(foreign="health", native="health"),
+    Row(foreign="health", native="health", uses_hosts=True),
     Row(foreign="run", native="run", operands=1, flags={"--log-level": _level}),
-    Row(foreign="cluster start", native="up"),
-    Row(foreign="cluster stop", native="down"),
+    Row(foreign="cluster start", native="up", uses_hosts=True),
+    Row(foreign="cluster stop", native="down", uses_hosts=True),
     Row(foreign="metrics", native="metrics"),
 )
 #: Commands that start or join a cluster. The command `cluster` has no equivalent.
@@ -166,7 +177,7 @@ def translate(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequen
         )
     if row.foreign == "run" and "--help" not in flags:
         return _program(operands, known)
-    return [*native, *operands, *flags]
+    return [*native, *operands, *flags, *(_host_file() if row.uses_hosts else ())]
 
 
 def _find_row(rows: Sequence[Row], words: Sequence[str]) -> Row:
@@ -216,16 +227,25 @@ def _flag(row: Row, name: str, value: str | None) -> list[str]:
 
 
 def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Translate a shell command. It runs over SSH if cluster.yaml exists, otherwise on a runner."""
+    """Translate a shell command. It runs over SSH if a file lists hosts, otherwise on a runner."""
     if not operands:
         raise NotTranslatable('run: needs a command, as in: run "python3 train.py"; see: cluster run --help')
-    if not Path("cluster.yaml").is_file():
+    config = _host_file()
+    if not (config or Path("cluster.yaml").is_file()):
         return ["run", "--shell", operands[0]]
     if not known(["run", "--on"]):
         raise NotTranslatable(
             "run: this version cannot use the hosts of cluster.yaml; without that file, the command runs on a runner"
         )
-    return ["run", "--on", "ssh", "--", "/bin/sh", "-c", operands[0]]
+    return ["run", "--on", "ssh", *config, "--", "/bin/sh", "-c", operands[0]]
+
+
+def _host_file() -> list[str]:
+    """Return the option for grid-cli's file of hosts. Return an empty list if it does not exist, or cluster.yaml does.
+
+    Both files have the same format.
+    """
+    return ["--config", str(_HOST_FILE)] if _HOST_FILE.is_file() and not Path("cluster.yaml").is_file() else []
 
 
 def has_command(words: Sequence[str]) -> bool:
@@ -255,8 +275,22 @@ def _main(name: str, rows: Sequence[Row]) -> NoReturn:
     cli.main(native)
 
 
+def describe_unread_file(home: Path | None) -> str:
+    """Return a note that gswarm's configuration file is not read, with replacements. Return "" without such a file."""
+    file = home and home / ".gswarm" / "config.yaml"
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace") if file else ""
+    except OSError:
+        return ""
+    instead = [f"for {name}: {_SECTIONS[name]}" for name in _SECTION.findall(text) if name in _SECTIONS]
+    listed = f" Use instead {'; '.join(instead)}." if instead else ""
+    return f"note: {file} is not read.{listed} See docs/coming-from/gswarm.md" if text else ""
+
+
 def gswarm() -> NoReturn:
     """Entry point of the command `gswarm`. It translates the command line, runs it, and exits."""
+    if note := describe_unread_file(settings.home()):
+        print(visible(note, LONGEST), file=sys.stderr)
     _main("gswarm", GSWARM)
 
 

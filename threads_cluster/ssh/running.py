@@ -34,13 +34,21 @@ _END_SECONDS = 30.0
 _TAKEN = ("env", "exclude", "host", "label", "timeout", "shell")
 
 
-def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | None, no_files: bool, quiet: bool) -> int:
+def run(
+    words: Sequence[str] | None,
+    given: dict[str, Any],
+    *,
+    files: Path | None,
+    no_files: bool,
+    quiet: bool,
+    config_file: Path | None = None,
+) -> int:
     """Run a program on a host, and return its exit code. Raises ClientError and BadParameter."""
     check_options(given)
     text = given["shell"]
     program = options.program(words, given)  # Validates the arguments and variables
     command = ["/bin/sh", "-c", text] if text is not None else list(words or ())
-    config = hosts.configuration(None)
+    config = hosts.configuration(config_file)
     if config is None:
         error = errors.BadArgument("this folder has no cluster.yaml, which lists the hosts")
         error.next = "write one, such as: nodes: [gpu1, gpu2]   docs/ssh.md describes the format"

@@ -126,6 +126,9 @@ def run(
         str | None,
         typer.Option(metavar="ssh", help="Run it on the best host of cluster.yaml over SSH: docs/ssh.md."),
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --on ssh: hosts; default: ./cluster.yaml.")
+    ] = None,
     quiet: Quiet = False,
     **given: Any,
 ) -> None:
@@ -137,7 +140,10 @@ def run(
     if no_files and files is not None:
         raise typer.BadParameter("cannot be combined with --files", param_hint="'--no-files'")
     if on is not None:
-        _run_over_ssh(on, words, {**given, "retries": retries, "no_wait": no_wait}, files, no_files, quiet=quiet)
+        given |= {"retries": retries, "no_wait": no_wait}
+        _run_over_ssh(on, words, given, files, no_files, quiet=quiet, config=config)
+    if config is not None:
+        raise typer.BadParameter("needs --on ssh", param_hint="'--config'")
     session: Session = ctx.find_root().obj
     program = options.program(words, given, retries=retries)
     folder = None if no_files else options.folder(files)
@@ -158,7 +164,14 @@ def run(
 
 
 def _run_over_ssh(
-    on: str, words: list[str] | None, given: dict[str, Any], files: Path | None, no_files: bool, *, quiet: bool
+    on: str,
+    words: list[str] | None,
+    given: dict[str, Any],
+    files: Path | None,
+    no_files: bool,
+    *,
+    quiet: bool,
+    config: Path | None,
 ) -> NoReturn:
     from threads_cluster.ssh import running
 
@@ -167,7 +180,7 @@ def _run_over_ssh(
             f"must be ssh, or omitted to use a runner of the cluster; got {on!r}", param_hint="'--on'"
         )
     _warn_of_stdin()
-    code = running.run(words, given, files=files, no_files=no_files, quiet=quiet)
+    code = running.run(words, given, files=files, no_files=no_files, quiet=quiet, config_file=config)
     sys.stdout.flush()
     sys.exit(code)
 
