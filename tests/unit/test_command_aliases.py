@@ -79,7 +79,10 @@ def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
         ("profiler start --freq " + "9" * 5000, "milliseconds from 10 to 1000"),
         ("model serve M --device disk", "must be cpu, or a GPU such as gpu0 or HOST:gpu0; got disk"),
         ("host start --port 8090", "host start is not supported; use ./deploy-cluster.sh local"),
-        ("client connect h:8090 --resilient", "client connect is not supported; use ./deploy-cluster.sh join TOKEN"),
+        (
+            "client connect h:8090 --resilient",
+            "client connect is not supported; use ./deploy-cluster.sh join TOKEN, which ./deploy-cluster.sh invite",
+        ),
         ("fly away", "command fly away does not exist; the commands are status, nodes,"),
     ],
 )
