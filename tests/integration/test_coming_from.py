@@ -65,6 +65,14 @@ def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["RDMA", "Raft", "NVLink", "TGI", "MIG", "Metal", "WebGL"])
+def test_what_is_not_built_is_listed_with_a_reason(name: str) -> None:
+    sections = re.findall(r"^## Not built\n\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    rows = [line.split("|") for text in sections for line in text.splitlines() if line.startswith("|")]
+    [reason] = [row[2].strip() for row in rows if re.search(rf"\b{name}\b", row[1])]
+    assert len(reason.split()) >= 8
+
+
 def done(cluster: Live) -> str:
     job = cluster.submit("thread", {"replicas": 2, "seed": 1})
     cluster.result(job)
