@@ -273,7 +273,7 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
     """
     name = f"{LOCAL_FOLDER.name}/{configuration.name}"
     return subprocess.Popen(
-        run.command(sys.executable, "-m", "supervisor.supervisord", "-c", name),
+        run.command(sys.executable, "-m", "deploy.local.supervisor_daemon", "-c", name),
         cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -76,7 +76,7 @@ class Checkout:
         for process in self.processes():
             try:
                 found = words in " ".join(process.cmdline()) and process.parent()
-                if found and "supervisor.supervisord" in found.cmdline():
+                if found and "deploy.local.supervisor_daemon" in found.cmdline():
                     return process
             except psutil.Error:
                 continue

@@ -66,3 +66,38 @@ def test_profiles_are_recorded_in_the_folder_of_the_cluster(tmp_path: Path, monk
         monkeypatch.setattr(supervision, "load", lambda folder=folder: Settings(profile_dir=folder))
         supervision.start(tmp_path / "supervisord.conf", Run.new(tmp_path), CLUSTER_TOKEN="")
     assert [env["PROFILE_DIR"] for env in started] == [".cluster/profiles", "/var/profiles"]
+
+
+#: Module in place of `deploy.local.supervisor_daemon` whose new processes execute their program two seconds late.
+SLOW = """
+import os, runpy, sys, time
+forked = sys.argv.pop()
+os.register_at_fork(after_in_child=lambda: (open(forked, "w").close(), time.sleep(2)))
+runpy.run_module("MODULE", run_name="__main__")
+"""
+
+
+def test_a_program_that_is_stopped_before_it_is_executed_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal once reached supervisord's handler in the new process, and the stop took 30 seconds."""
+    folder = tmp_path / ".cluster"
+    folder.mkdir()
+    monkeypatch.setattr(supervision, "LOCAL_FOLDER", folder)
+    monkeypatch.setattr(supervision, "CHECKOUT", tmp_path)
+    program = Program(name="late", command=("/bin/sleep", "60"), environment={}, priority=30)
+    run = Run.new(folder)
+    command = run.command
+
+    def slowed(*words: str) -> list[str]:
+        started = [sys.executable, "-c", SLOW.replace("MODULE", words[2]), *words[3:]]
+        return command(*started, str(tmp_path / "forked"))
+
+    monkeypatch.setattr(Run, "command", lambda _run, *words: slowed(*words))
+    supervisor = supervision.start(supervision.write_programs([program], run), run)
+    until = time.monotonic() + 20
+    while not (tmp_path / "forked").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    began = time.monotonic()
+    supervision.end(supervisor, run)
+    assert (tmp_path / "forked").exists() and time.monotonic() - began < 15
