@@ -79,16 +79,15 @@ write_commands() { # write .venv/bin/cluster and its command aliases, and add th
   local packages
   packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   pwd >"$packages/threads-cluster.pth"
-  write_command cluster cli.main main
-  write_command gswarm compat.aliases gswarm
-  write_command grid-cli compat.aliases grid_cli
+  write_command cluster cluster
+  write_command gswarm gswarm
+  write_command grid-cli grid_cli
 }
 
-write_command() { # NAME MODULE FUNCTION
+write_command() { # NAME FUNCTION
   {
     printf '#!/bin/sh\n'
-    printf 'exec %q -c "import sys; from threads_cluster.%s import %s; sys.exit(%s())" "$@"\n' \
-      "$PWD/.venv/bin/python" "$2" "$3" "$3"
+    printf 'exec %q -c "from threads_cluster.entry_points import %s; %s()" "$@"\n' "$PWD/.venv/bin/python" "$2" "$2"
   } >".venv/bin/$1"
   chmod +x ".venv/bin/$1"
 }

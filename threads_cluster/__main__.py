@@ -1,5 +1,5 @@
 """Entry point of `python -m threads_cluster`, which runs the `cluster` command."""
 
-from threads_cluster.cli.main import main
+from threads_cluster.entry_points import cluster
 
-main()
+cluster()

@@ -282,6 +282,15 @@ def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
+def test_ctrl_c_during_the_imports_ends_a_command_quietly(tmp_path: Path) -> None:
+    interrupt = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
+    (tmp_path / "typer.py").write_text(interrupt)
+    environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+    for start in (["-m", "threads_cluster"], ["-c", "from threads_cluster.entry_points import gswarm; gswarm()"]):
+        ran = subprocess.run([sys.executable, *start, "status"], capture_output=True, text=True, env=environment)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
 # -- submitting and waiting -----------------------------------------------------------------------------------------
 
 
