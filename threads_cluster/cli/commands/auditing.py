@@ -94,9 +94,11 @@ def _all(session: Session) -> Iterator[bytes]:
 
 
 def _complete_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without newlines. A last line without a newline is incomplete, so it is skipped."""
-    for line in stream:
+    """Yield the lines of a file without newlines. A last line without a newline is cut, so it is reported instead."""
+    for number, line in enumerate(stream, 1):
         if line.endswith(b"\n"):
             yield line[:-1]
         else:
-            show.say("skipped the last line, which is incomplete; the coordinator will write it again")
+            show.say(
+                f"line {number} is cut, so it was not verified; a coordinator will complete it unless this is a copy"
+            )
