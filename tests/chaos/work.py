@@ -48,7 +48,7 @@ PROGRAMS: tuple[tuple[str, Mapping[str, Any]], ...] = (
         {
             "command": f"sleep 0.02; test $((CLUSTER_UNIT % 5 + CLUSTER_ATTEMPT)) -gt 1 && {_GIVES}",
             "count": 40,
-            "retries": {"initial_delay_seconds": 0.1},
+            "retries": {"max": 3, "initial_delay_seconds": 0.1},
         },
     ),
 )

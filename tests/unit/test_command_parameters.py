@@ -37,7 +37,7 @@ def test_the_spec_has_every_parameter_and_the_number_of_units() -> None:
     assert made.devices == (Device.RUNNER,) and made.cpu_seconds == 1.0 and made.mode == "default"
     assert set(made.spec) == {*KIND.parameters.model_fields, "total", "value_bytes"}
     assert made.spec["retries"] == {
-        "max": 3,
+        "max": 0,
         "initial_delay_seconds": 1.0,
         "factor": 2.0,
         "max_delay_seconds": 60.0,
@@ -355,7 +355,7 @@ def test_waits_grow_up_to_their_bound() -> None:
         60000,
         60000,
     ]
-    assert program.max_retries(spec) == 3
+    assert program.max_retries(spec) == 0
     dice = plan(**TRUE).spec
     assert [program.retry_delay_ms(dice, 1, number) for number in (0.0, 0.5, 0.999999)] == [500, 750, 1000]
     none = plan(**TRUE, retries={"initial_delay_seconds": 0, "factor": 100}).spec

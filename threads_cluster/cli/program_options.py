@@ -116,7 +116,7 @@ MANY: dict[str, Any] = {
     ],
 }
 #: Option with the number of retries, which all commands that run programs share.
-Retries = Annotated[int, typer.Option(min=0, metavar="COUNT", help="Number of retries of a failed program.")]
+Retries = Annotated[int, typer.Option(min=0, metavar="COUNT", help="Maximum number of retries of a failed unit.")]
 
 #: Argument type for a program and its arguments, which follow the options.
 Words = Annotated[

@@ -95,7 +95,7 @@ class Program:
     timeout_seconds: float | None = None
     stop_signal_seconds: float | None = None
     grace_seconds: float | None = None
-    #: Maximum number of retries of a failed unit.
+    #: Maximum number of retries of a failed unit. By default, a failed unit is not retried.
     retries: int | None = None
     #: Maximum number of units in one lease.
     batch: int | None = None

@@ -65,7 +65,7 @@ class Retries(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max: Retry = Field(3, description="Maximum number of retries of a unit.")
+    max: Retry = Field(0, description="Maximum number of retries of a failed unit.")
     initial_delay_seconds: Delay = Field(1.0, description="Delay before the second attempt.")
     factor: Factor = Field(2.0, description="Factor by which the delay grows with each retry.")
     max_delay_seconds: Delay = Field(60.0, description="Maximum delay before a retry.")
@@ -139,7 +139,7 @@ class Parameters(BaseModel):
     retries: Retries = Field(
         default_factory=lambda: Retries.model_validate({}),
         json_schema_extra=fields.default_schema(Retries),
-        description="Retries after an exit code other than 0.",
+        description="Retries of a failed unit. By default, a failed unit is not retried.",
     )
     batch: Batch | None = Field(None, description="Maximum number of units per lease; null: chosen by measured speed.")
     requirements: Requirements = Field(

@@ -60,7 +60,7 @@ def install(
     with tempfile.TemporaryDirectory() as folder:
         # The requirements must equal those of a replica, because runners identify an environment by their hash.
         Path(folder, _LIST).write_text(row["packages"])
-        program = Program(command=["python3", "-c", _SAY], python=_LIST, retries=0, host=host, labels=label or ())
+        program = Program(command=["python3", "-c", _SAY], python=_LIST, host=host, labels=label or ())
         job = ctx.obj.cluster.programs.submit(program, files=folder)["job_id"]
     _, code = running.run(ctx.obj, job)
     if code:
