@@ -117,6 +117,16 @@ class JobEnded(ClientError):
             self.next = f"see why with cluster relations {job_id}"
 
 
+class NoRunner(ClientError):
+    """No live runner could ever take the program, so the client uploads no files and submits no job."""
+
+    exit_code = REFUSED
+    next = "start a suitable runner, or wait for one with --queue (in Python: queue=True)"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"nothing was sent, because no runner could take the program: {reason}")
+
+
 class UnitFailed(ClientError):
     """A unit of a program failed and is not retried."""
 

@@ -818,7 +818,6 @@ def test_run_from_python_is_a_program_where_it_is_given_words(fake: Ran, cluster
     assert sent(fake) == {
         "command": ["python3", "x.py"],
         "env": {"A": "1"},
-        "retries": {"max": 0},
         "requirements": {"gpus": 1},
     }
     fake.on("GET", "/api/jobs/j1", fake.job("cancelled"))
@@ -838,6 +837,26 @@ def test_map_from_python_gives_values_until_one_fails(fake: Ran, cluster: api.Cl
     with pytest.raises(errors.BadArgument, match="item 1 cannot be sent as JSON"):
         cluster.map(os.path.join, [1, {2}])
     assert sent(fake)["command"][3] == "work:double"
+
+
+def test_programs_from_python_are_not_sent_if_no_runner_could_take_them(
+    fake: Ran, cluster: api.Cluster, folder: Path
+) -> None:
+    fake.takes_files()
+    fake.fits(NO_RUNNER)
+    fake.on("GET", "/api/jobs/j1", fake.job("failed"))
+    for call in (
+        lambda **how: cluster.run(["true"], files=".", **how),
+        lambda **how: cluster.map("work:f", [1], **how),
+    ):
+        fake.asked.clear()
+        with pytest.raises(errors.NoRunner, match=NO_RUNNER) as refused:
+            call(gpus=4)
+        assert "queue=True" in refused.value.next
+        assert [each.url.path for each in fake.asked] == ["/api/estimate"]
+        call(gpus=4, queue=True)
+        assert sent(fake)["requirements"] == {"gpus": 4}
+        assert [each.url.path for each in fake.asked].count("/api/estimate") == 1
 
 
 def test_a_job_that_ends_before_its_units_ends_the_iteration(fake: Ran, cluster: api.Cluster) -> None:

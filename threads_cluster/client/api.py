@@ -284,13 +284,14 @@ class Cluster:
         cancelled. An idempotency key, as in `submit`, prevents a second job after a broken connection.
 
         If `kind` is a list of arguments, runs it as a program in a copy of the folder `files`. `choices` then accepts
-        the fields of `programs.Program`, and the method returns a `programs.Ended` for any exit code.
+        `queue` and the fields of `programs.Program`, and the method returns a `programs.Ended` for any exit code.
+        Raises NoRunner if no live runner could ever take the program, unless `queue` is True.
         """
         if not isinstance(kind, str):
             from threads_cluster.client.programs import Program
 
-            fields: Json = {"command": kind, "retries": 0} | choices
-            return self.programs.run(Program(**fields), files=files, timeout=timeout)
+            queue = choices.pop("queue", False)
+            return self.programs.run(Program(command=kind, **choices), files=files, timeout=timeout, queue=queue)
         return self._run_kind(kind, parameters, timeout, choices)
 
     def _run_kind(self, kind: str, parameters: Mapping[str, Any] | None, timeout: float | None, choices: Json) -> Json:
@@ -325,7 +326,8 @@ class Cluster:
         """Call a Python function on runners, once for each value, and return an iterator over the results.
 
         `function` is `module:function` in the folder `files`. Each call runs in a new interpreter. Arguments and return
-        values are sent as JSON. `choices` accepts the fields of `programs.Program`.
+        values are sent as JSON. `choices` accepts `queue` and the fields of `programs.Program`. Raises NoRunner if no
+        live runner could ever take the calls, unless `queue` is True.
         """
         return self.programs.map(function, values, files=files, **choices)
 

@@ -36,6 +36,7 @@ from threads_cluster.errors import (
     BadArgument,
     ClientError,
     JobEnded,
+    NoRunner,
     NothingMore,
     UnexpectedAnswer,
     UnitFailed,
@@ -226,11 +227,28 @@ class Programs:
 
     # -- run and map ------------------------------------------------------------------------------------------------
 
-    def run(self, program: Program, *, files: str | Path | None = None, timeout: float | None = None) -> Ended:
+    def require_runner(self, program: Program) -> None:
+        """Raise NoRunner if no live runner could ever take a program. Call this before an upload of its files."""
+        needed = {"requirements": needs} if (needs := program.parameters().get("requirements")) else {}
+        why = self._cluster.estimate(KIND, {"command": ["true"], **needed})["unschedulable"]
+        if why:
+            raise NoRunner(why)
+
+    def run(
+        self,
+        program: Program,
+        *,
+        files: str | Path | None = None,
+        timeout: float | None = None,
+        queue: bool = False,
+    ) -> Ended:
         """Run a program until it exits. Raises JobEnded if it was cancelled, and TimedOut after `timeout` seconds.
 
-        Returns an `Ended` for failed programs too. After a timeout the program continues.
+        Raises NoRunner if no live runner could ever take the program; with `queue`, waits for such a runner. Returns an
+        `Ended` for failed programs too. After a timeout the program continues.
         """
+        if not queue:
+            self.require_runner(program)
         job_id = self.submit(program, files=files)["job_id"]
         job = self._cluster.wait(job_id, timeout=timeout)
         if job["state"] == "cancelled":
@@ -254,15 +272,18 @@ class Programs:
         values: Iterable[Any],
         *,
         files: str | Path | None = ".",
+        queue: bool = False,
         **choices: Any,
     ) -> Mapped:
         """Call a Python function on runners, once for each value, and return an iterator over the return values.
 
         `function` is `module:function`. Arguments and return values are sent as JSON. `choices` accepts the fields of
-        `Program`. Raises UnitFailed at the first value whose call failed.
+        `Program`. Raises NoRunner if no live runner could ever take the calls; with `queue`, waits for such a runner.
+        Raises UnitFailed at the first value whose call failed.
         """
-        fields: Json = {"command": call_command(function), "retries": 0} | choices
-        program = Program(**fields)
+        program = Program(command=call_command(function), **choices)
+        if not queue:
+            self.require_runner(program)
         return Mapped(self, self.submit(program, files=files, values=values)["job_id"])
 
     # -- units of a job ------------------------------------------------------------------------------------------------

@@ -204,22 +204,6 @@ def _print_job(session: Session, job_id: str, *, quiet: bool) -> None:
         show.say(f"Show its output with: cluster logs {job_id} -f   Stop it with: cluster cancel {job_id}")
 
 
-class NoRunner(errors.ClientError):
-    """No live runner could ever take the program."""
-
-    exit_code = errors.REFUSED
-    next = "start a suitable runner, or submit with --queue to wait for one"
-
-
-def _require_runner(session: Session, program: Program) -> None:
-    """Raise NoRunner before files are uploaded for a program that no live runner could ever take."""
-    needed = {"requirements": needs} if (needs := program.parameters().get("requirements")) else {}
-    with options.translate_errors():
-        why = session.cluster.estimate("command", {"command": ["true"], **needed})["unschedulable"]
-    if why:
-        raise NoRunner(f"nothing was sent, because no runner could take the program: {why}")
-
-
 def _submit(
     session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
 ) -> Json:
@@ -235,7 +219,8 @@ def _submit(
     key = given.get("idempotency_key") or uuid.uuid4().hex
     choices = options.job_options(given) | {"idempotency_key": key}
     if not given["queue"]:
-        _require_runner(session, program)
+        with options.translate_errors():
+            session.cluster.programs.require_runner(program)
     with options.translate_errors(), artifact_commands.progress("sent", quiet=quiet or folder is None) as progress:
         answer = session.cluster.programs.submit(
             program, files=folder, exclude=given.get("exclude") or (), progress=progress, sent=sent, **units, **choices
