@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from coordinator import destinations
 from coordinator.access import guests
-from coordinator.access.principal import Principal
+from coordinator.access.principal import GUEST_TENANT, Principal
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, artifact_deleted
 from coordinator.server import patterns
@@ -373,8 +373,7 @@ def limit_error(limit: CapReached, tenant: str) -> errors.OverLimit:
     else:
         detail = (
             f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs are queued or running; "
-            f"{_describe_deadline(limit)}. "
-            "With hold the job is queued until one of them ends"
+            f"{_describe_deadline(limit)}. {_advise_at_limit(tenant)}"
         )
     field = "parameters.requirements" if limit.cap == "requirements" else limit.cap
     seconds = min(limit.seconds, _LONGEST_GUESS) if limit.awaits == "end" else limit.seconds
@@ -387,6 +386,12 @@ def _describe_deadline(limit: CapReached) -> str:
     if limit.awaits == "day":
         return f"all of them wait for the next day (UTC), which starts in {limit.seconds} s"
     return "it is not known when one of them ends"
+
+
+def _advise_at_limit(tenant: str) -> str:
+    if tenant == GUEST_TENANT:
+        return f"Try again when one of them has ended, or use a token; {guests.ADVICE}"
+    return "With hold the job is queued until one of them ends"
 
 
 def refusal(job: NewJob, written: tuple[str, str] | CapReached) -> errors.ClusterError | None:
