@@ -302,6 +302,14 @@ def test_a_user_and_password_of_the_address_are_sent(fake: Fake) -> None:
     assert fake.asked[0].headers["Authorization"] == _header_of_a_user("ann", "se@cret")
 
 
+def test_a_user_in_the_address_is_refused_if_it_would_replace_a_token() -> None:
+    with pytest.raises(
+        errors.Misconfigured, match="user name or password, which would replace the token arg"
+    ) as refused:
+        Cluster("http://ann:hush@cluster.test", "secret")
+    assert "hush" not in str(refused.value) and "remove the user name" in refused.value.next
+
+
 def test_a_cookie_of_a_proxy_comes_back_to_it(clock: Clock) -> None:
     sent: list[str] = []
 

@@ -95,6 +95,8 @@ class Connection:
         self._credential = credential
         #: URL for messages, without user name and password.
         self.url = shown_address(cluster.url)
+        if stated.userinfo and credential.token:
+            raise _two_credentials(self.url, credential)
         #: Cluster of this connection. Errors name its context.
         self.cluster = replace(cluster, url=self.url)
         self.timeout = timeout
@@ -378,6 +380,13 @@ def _no_address(text: str, reason: str) -> Misconfigured:
     shown = re.sub("//[^/]*@", "//...@", visible(text, 100))
     error = Misconfigured(f"{shown} is not an address of a cluster: {reason[:1].lower()}{reason[1:]}")
     error.next = "set the address with --url or CLUSTER_URL, for example http://127.0.0.1:3000"
+    return error
+
+
+def _two_credentials(url: str, credential: Credential) -> Misconfigured:
+    """Return the error for an address with a user, because a request has either a user or a token."""
+    error = Misconfigured(f"the address {url} contains a user name or password, which would replace {credential.name}")
+    error.next = "remove the user name and password from the address"
     return error
 
 
