@@ -296,7 +296,8 @@ class Profiles(Part):
         """Return profiles by ID. Profiles that do not exist or are unreadable are omitted."""
         commands = [("HGETALL", keys.profile(one)) for one in ids]
         stored = unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
-        return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
+        found = ((one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields)
+        return unreadable_entries.readable("profile", found, _profile)
 
 
 def _split(text: str) -> tuple[str, ...]:

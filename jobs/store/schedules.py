@@ -6,7 +6,7 @@ leader dies, the next leader submits the same job again, which SUBMIT recognizes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
@@ -106,25 +106,23 @@ class Schedules(Part):
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
         """Return the Redis time in seconds, and up to `most` due schedules. Skip the first `without` schedules."""
         now, *found = self._functions.run("due_schedules", most, without)
-        return int(now), [_schedule(words[0].decode(), texts(words[1:])) for words in found]
+        return int(now), _readable((words[0].decode(), texts(words[1:])) for words in found)
 
     def coming(self) -> list[str]:
         """Return the IDs of all schedules with a next run, ordered from the latest to the earliest run."""
         return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
 
     def times(self, ids: Sequence[str]) -> list[Schedule]:
-        """Return the fields that determine the run times of schedules. Missing schedules are omitted."""
+        """Return the fields that determine the run times of schedules. Missing and unreadable schedules are omitted."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)
         rows = unreadable_entries.replies(pipe) if ids else []
         found = [(each, row) for each, row in zip(ids, rows, strict=True) if row and row[0]]
-        return [
-            _schedule(
-                each, {name: value.decode(errors="replace") for name, value in zip(_TIMES, row, strict=True) if value}
-            )
+        return _readable(
+            (each, {name: value.decode(errors="replace") for name, value in zip(_TIMES, row, strict=True) if value})
             for each, row in found
-        ]
+        )
 
     def late_seconds(self) -> float:
         """Return the seconds by which the most overdue schedule is late, or 0 if none is due."""
@@ -161,17 +159,22 @@ class Schedules(Part):
         ids = list(texts(reply).values())
         commands = [("HGETALL", keys.schedule(one)) for one in ids]
         stored = unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
-        found = [_schedule(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
+        found = _readable((one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields)
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Schedule | None:
-        """Return a schedule by its name, or None if it does not exist."""
+        """Return a schedule by its name, or None if it does not exist or is unreadable."""
         [known] = self._functions.read(("HGET", keys.schedules_of(tenant), name))
         if known is None:
             return None
         schedule_id = known.decode(errors="replace")
-        [fields] = self._functions.read(("HGETALL", keys.schedule(schedule_id)))
-        return _schedule(schedule_id, texts(fields)) if fields else None
+        [fields] = unreadable_entries.replies_at_once(self._functions, ("HGETALL", keys.schedule(schedule_id)))
+        return next(iter(_readable([(schedule_id, texts(fields))])), None) if fields else None
+
+
+def _readable(stored: Iterable[tuple[str, Mapping[str, str]]]) -> list[Schedule]:
+    """Return the schedules that are readable. `stored` contains the ID and the fields of each schedule."""
+    return unreadable_entries.readable("schedule", stored, _schedule)
 
 
 def _schedule(schedule_id: str, known: Mapping[str, str]) -> Schedule:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, unreadable_entries
@@ -353,17 +354,15 @@ class Services(Part):
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
-        replies = unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
-        return [
-            _service(one, texts(row), sum(map(int, asked or ())))
-            for one, row, asked in zip(ids, replies[::2], replies[1::2], strict=True)
-            if row
-        ]
+        replies = self._replies(*commands)
+        rows = zip(ids, zip(replies[::2], replies[1::2], strict=True), strict=True)
+        found = ((one, (texts(row), _count(asked))) for one, (row, asked) in rows if row)
+        return unreadable_entries.readable("service", found, lambda one, stored: _service(one, *stored))
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
         """Return the replicas of services, with their jobs' states and their runners' reports."""
-        rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids))
-        found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
+        rows = self._replies(*(("HGETALL", keys.service_replicas(one)) for one in ids))
+        found = {one: _replicas(one, texts(row or ())) for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]
         seen = self._seen(jobs)
         return {
@@ -375,8 +374,14 @@ class Services(Part):
 
     def recent_usage(self, services: Sequence[Service], now: int) -> dict[str, RecentUsage]:
         """Return the statistics of the last minute, keyed by service ID. `now` is Redis time in milliseconds."""
-        rows = self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
-        return {one.service_id: _recent_usage(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
+        rows = self._replies(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
+        return {
+            one.service_id: _recent_usage(one, texts(row or ()), now) for one, row in zip(services, rows, strict=True)
+        }
+
+    def _replies(self, *commands: Sequence[str]) -> list[Any]:
+        """Execute read commands atomically and return their replies. The reply is None if a key has the wrong type."""
+        return unreadable_entries.replies_at_once(self._functions, *commands) if commands else []
 
     def _seen(self, jobs: Sequence[str]) -> dict[str, tuple[str | None, Report | None, int]]:
         commands = [
@@ -388,9 +393,9 @@ class Services(Part):
                 ("HVALS", keys.replica_busy(job)),
             )
         ]
-        replies = self._functions.read(*commands)
+        replies = self._replies(*commands)
         return {
-            job: (_text(state), _report(texts(report)), sum(map(int, busy)))
+            job: (_text(state), _readable_report(job, texts(report or ())), _count(busy))
             for job, state, report, busy in zip(jobs, replies[::3], replies[1::3], replies[2::3], strict=True)
         }
 
@@ -419,6 +424,12 @@ def _service(service_id: str, known: Mapping[str, str], demand: int) -> Service:
     return record(Service, known, service_id=service_id, demand=demand, leads=leads)
 
 
+def _replicas(service_id: str, stored: Mapping[str, str]) -> list[Replica]:
+    """Return the replicas of a service that are readable."""
+    rows = stored.items()
+    return unreadable_entries.readable("service", rows, lambda name, text: _replica(service_id, name, text))
+
+
 def _replica(service_id: str, name: str, text: str) -> Replica:
     generation, since, stopping = (int(word) for word in text.split("|"))
     return Replica(
@@ -428,6 +439,15 @@ def _replica(service_id: str, name: str, text: str) -> Replica:
         since=since,
         stopping=stopping,
     )
+
+
+def _count(counts: Sequence[bytes] | None) -> int:
+    return sum(int(count) for count in counts or () if count.isdigit())
+
+
+def _readable_report(job: str, known: Mapping[str, str]) -> Report | None:
+    """Return the report of a replica. It is None if there is none or it is unreadable."""
+    return next(iter(unreadable_entries.readable("service", [(job, known)], lambda _, row: _report(row))), None)
 
 
 def _report(known: Mapping[str, str]) -> Report | None:

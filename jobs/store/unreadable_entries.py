@@ -30,6 +30,10 @@ SORTS = (
     "audit",
     "output",
     "attachment",
+    "service",
+    "schedule",
+    "profile",
+    "webhook",
 )
 #: Maximum number of names of skipped entries that are remembered.
 _REMEMBERED = 10_000

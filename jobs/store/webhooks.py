@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.server.records import record, texts
 
@@ -93,7 +93,7 @@ class Webhooks(Part):
         most = (limits.per_place, limits.per_host, limits.per_tenant)
         arguments = (limits.lease_ms, limits.attempts, *most, json.dumps(busy or {"": 0}))
         now, *taken = self._functions.run("take_deliveries", want, *arguments)
-        return int(now), [_delivery(words[0].decode(), words[1:]) for words in taken]
+        return int(now), _readable((words[0].decode(), words[1:]) for words in taken)
 
     def end(self, delivery: Delivery, outcome: Literal["delivered", "dead", "again"], wait_ms: int, text: str) -> str:
         """Record the outcome of an attempt to deliver. After `again`, the next attempt is due in `wait_ms`
@@ -156,12 +156,18 @@ class Webhooks(Part):
     def _each(self, ids: Sequence[str]) -> list[Delivery]:
         if not ids:
             return []
-        words = self._functions.read(*(("HGETALL", keys.delivery(one)) for one in ids))
-        known = [_delivery(one, found) for one, found in zip(ids, words, strict=True) if found]
+        commands = (("HGETALL", keys.delivery(one)) for one in ids)
+        words = unreadable_entries.replies_at_once(self._functions, *commands)
+        known = _readable((one, found) for one, found in zip(ids, words, strict=True) if found)
         if not known:
             return []
         due = self._functions.read(*(("ZSCORE", keys.outbox(one.place), one.delivery_id) for one in known))
         return [replace(one, due=int(float(score or 0))) for one, score in zip(known, due, strict=True)]
+
+
+def _readable(stored: Iterable[tuple[str, Sequence[bytes]]]) -> list[Delivery]:
+    """Return the deliveries that are readable. `stored` contains the ID and the fields of each delivery."""
+    return unreadable_entries.readable("webhook", stored, _delivery)
 
 
 def _delivery(delivery_id: str, reply: Sequence[bytes]) -> Delivery:

@@ -16,6 +16,7 @@ from jobs import queues
 from jobs.settings import Settings
 from jobs.store import Store, keys
 from jobs.store.server import connection, functions
+from jobs.store.tenancy import tokens
 from jobs.store.unreadable_entries import SKIPS
 from jobs.store.work import lease_tokens, leases, wakeups
 from jobs.store.work.leases import Grant
@@ -269,4 +270,42 @@ def test_one_record_of_another_type_hides_no_other(family: keys.Family, any_redi
     assert [one.name for one in found] == ["good"]
     with pytest.raises(connection.ResponseError, match=f"HGETALL {family('b')}"):
         store.functions.read(("HGETALL", family("b")))
+    client.close()
+
+
+def test_a_text_in_place_of_a_number_hides_no_other_record(any_redis_url: str) -> None:
+    client = connection.connect(any_redis_url)
+    store = Store(client)
+    records: dict[Any, Any] = {
+        keys.schedule: (keys.schedules_of, "every", store.schedules.of_tenant, store.schedules.one),
+        keys.service: (keys.services_of, "replicas", store.services.of_tenant, store.services.one),
+        keys.profile: (keys.profiles_of, "hz", store.profiles.of_tenant, store.profiles.one),
+    }
+    for family, (names, number, of_tenant, one) in records.items():
+        client.hset(names("default"), mapping={"bad": "b", "good": "g"})
+        for record_id, name, text in (("b", "bad", "many"), ("g", "good", "7")):
+            client.hset(family(record_id), mapping={"tenant": "default", "name": name, number: text})
+        assert [each.name for each in of_tenant("default")] == ["good"]
+        assert one("default", "bad") is None and one("default", "good") is not None
+    for delivery, text in (("b", "many"), ("g", "7")):
+        client.zadd(keys.deliveries_of("default", "dead"), {delivery: 1})
+        client.hset(keys.delivery(delivery), mapping={"tenant": "default", "attempts": text})
+    assert [each.attempts for each in store.webhooks.listed("default", "dead", 9)] == [7]
+    assert all(SKIPS.counts[sort] > 0 for sort in ("schedule", "service", "profile", "webhook"))
+    client.close()
+
+
+def test_indexes_of_another_type_count_as_empty(any_redis_url: str) -> None:
+    client = connection.connect(any_redis_url)
+    store = Store(client)
+    client.lpush(keys.TOKENS_VERSION, "x")
+    assert store.tokens.state()[0] == b""
+    store.tokens.create(tokens.mint(), name="a", scopes=("read",))
+    assert store.tokens.state()[0] != b"", "a change of the tokens replaces the key"
+    client.set(keys.service_replicas("a"), "x")
+    client.hset(keys.service_replicas("b"), mapping={"1": "1|5|0", "2": "nonsense"})
+    client.set(keys.replica("v-b-1"), "x")
+    client.hset(keys.replica_busy("v-b-1"), mapping={"c": "many", "d": "3"})
+    found = store.services.replicas(["a", "b"])
+    assert found["a"] == [] and [(each.number, each.report, each.busy) for each in found["b"]] == [(1, None, 3)]
     client.close()

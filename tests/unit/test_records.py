@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from jobs.store.server.records import number, record, texts
 
 
@@ -27,8 +29,11 @@ def test_a_field_that_is_not_stored_has_its_default_or_is_empty() -> None:
     assert record(Example, {}) == Example(name="", count=0, ready=False)
 
 
-def test_what_is_no_number_counts_as_0() -> None:
-    assert record(Example, {"count": "many", "ready": "yes"}) == Example(name="", count=0, ready=False)
+def test_a_text_in_place_of_a_number_makes_the_record_unreadable() -> None:
+    for text in ("many", "-1", "1.5", "²"):
+        with pytest.raises(ValueError, match=r"number|invalid literal"):
+            record(Example, {"count": text})
+    assert record(Example, {"count": "", "ready": "yes"}) == Example(name="", count=0, ready=False)
     assert [number(text) for text in ("", "-1", "7")] == [0, 0, 7]
 
 

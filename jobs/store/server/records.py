@@ -21,17 +21,24 @@ def number(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def _integer(text: str) -> int:
+    """Return the number in a stored text, or 0 for an empty text. Raises ValueError for any other text."""
+    if text and not text.isdigit():
+        raise ValueError(f"a number is stored as {text[:80]!r}")
+    return int(text or 0)
+
+
 def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
     """Create a dataclass from the fields of a Redis hash and from keyword arguments.
 
     Only fields of type str, int or bool are read from the hash. Missing fields have their default value, or "", 0 or
-    False if there is no default.
+    False if there is no default. Raises ValueError if a field of type int does not contain a number.
     """
     found = {name: read(stored[name]) for name, read in _readers(kind) if name in stored and name not in given}
     return kind(**_empty(kind) | found | given)
 
 
-_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: number, bool: "1".__eq__}
+_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: _integer, bool: "1".__eq__}
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from jobs.hosts.labels import join_labels, split_labels
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
-from jobs.store import keys
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Pattern of a token (tc_<id>_<secret>) or a session cookie (ts_<id>_<secret>).
@@ -109,8 +109,12 @@ class Tokens(Part):
     """Stores API tokens, browser sessions and login codes in Redis."""
 
     def state(self) -> tuple[bytes, int]:
-        """Return the version of the set of tokens and sessions, and the Redis time in milliseconds."""
-        version, (seconds, micros) = self._functions.read(("GET", keys.TOKENS_VERSION), ("TIME",))
+        """Return the version of the set of tokens and sessions, and the Redis time in milliseconds.
+
+        The version is empty if its key has the wrong type. The next change of the set replaces the key.
+        """
+        commands = (("GET", keys.TOKENS_VERSION), ("TIME",))
+        version, (seconds, micros) = unreadable_entries.replies_at_once(self._functions, *commands)
         return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
     def ids(self) -> frozenset[str]:
