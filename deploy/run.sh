@@ -49,6 +49,19 @@ at_least() { # at_least HAVE WANTED: compare the first two numbers of versions
   ((have >= ${2%%.*} * 1000 + ${2#*.}))
 }
 
+keep_context() { # keep_context URL: store the address of the cluster for the `cluster` command, if it is installed here
+  change_contexts keep_at "$1"
+}
+
+forget_context() { # forget_context URL
+  change_contexts delete_at "$1"
+}
+
+change_contexts() { # change_contexts FUNCTION URL
+  [[ ! -x .venv/bin/python ]] ||
+    run .venv/bin/python -c "import sys; from deploy.local import user_contexts; user_contexts.$1(sys.argv[1])" "$2" || true
+}
+
 run_quiet() { # run_quiet COMMAND...: run a command without output, because Docker repeats IDs
   if [[ -n $DRY ]]; then quoted "$@"; else "$@" >/dev/null; fi
 }

@@ -29,6 +29,7 @@ docker_cleanup() { # docker_cleanup YES SECRETS
     sure "$1" "Delete everything listed?"
     # Without the profiles, containers of disabled profiles would remain.
     compose_run --profile '*' down --volumes --remove-orphans
+    forget_context "$(address COORDINATOR_PORT 3000)"
     [[ -z $2 ]] || run rm -rf secrets
     [[ -n $DRY ]] || say "Removed."
   fi

@@ -42,6 +42,7 @@ start_docker() { # start_docker RUNNER NEEDS_GPU [N [G]]
   read_config
   build
   bring_up
+  keep_context "$(address COORDINATOR_PORT 3000)"
   [[ -n $DRY ]] || tell_up
 }
 

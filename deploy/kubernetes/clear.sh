@@ -37,7 +37,7 @@ no_pods() { # no_pods SELECTOR: true if all pods are being deleted and none is r
 
 kubernetes_cleanup() { # kubernetes_cleanup YES SECRETS
   [[ -z $2 ]] || wrong "cleanup on Kubernetes has no option --secrets."
-  local theirs
+  local theirs outside
   need_cluster
   if [[ -z $PRETENDED ]] && ! namespace_exists; then
     say "There is nothing to remove."
@@ -60,6 +60,8 @@ kubernetes_cleanup() { # kubernetes_cleanup YES SECRETS
   say "To keep a copy of the jobs, first run: ./deploy-cluster.sh backup FILE"
   say "Stored secrets can be decrypted only with their key. Print it: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
   sure "$1" "Delete everything listed?"
+  outside=$(outside_address 2>/dev/null) || true
+  [[ -z $outside ]] || forget_context "http://$outside"
   # Delete pods without waiting for open requests, so that a slow or failed node does not delay the cleanup.
   # Delete pods before the namespace, because Kubernetes rechecks it only after half of the pods' grace period.
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan

@@ -213,15 +213,20 @@ not_ready() { # print the error message after a timeout
   printf 'not everything is ready after %s s: %s.' "$START_SECONDS" "$(unsettled | awk '{ print $2 " has " $3 " of " $4 }' | paste -sd , - | sed 's/,/, /g')"
 }
 
+outside_address() { # print the IP address or the host name of the load balancer, if it has one
+  k get service load-balancer-service --output \
+    'jsonpath={.status.loadBalancer.ingress[0].ip}{.status.loadBalancer.ingress[0].hostname}'
+}
+
 tell_reached() {
   local type outside
   type=$(k get service load-balancer-service --output 'jsonpath={.spec.type}')
-  outside=$(k get service load-balancer-service --output \
-    'jsonpath={.status.loadBalancer.ingress[0].ip}{.status.loadBalancer.ingress[0].hostname}')
+  outside=$(outside_address)
   say ""
   say "The cluster is up in namespace $NAMESPACE of context $CONTEXT: $(counted $((ALL - GPUS)) "CPU worker"), $(counted "$GPUS" "GPU worker")."
   if [[ -n $outside ]]; then
     say "  Pages and API  http://$outside"
+    keep_context "http://$outside"
   else
     [[ $type != LoadBalancer ]] ||
       note "the load balancer has no address yet: kubectl get service load-balancer-service -n $NAMESPACE --watch"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from deploy.local.outcome import say
@@ -16,26 +16,45 @@ from threads_cluster.errors import ClientError
 
 def keep_local(url: str) -> None:
     """Store a context for the local cluster. It is selected only if no context is selected."""
-    with _reported():
-        contexts.keep(Context(url, folder=str(LOCAL_FOLDER)), settings.load(), select=False)
+    _keep(Context(url, folder=str(LOCAL_FOLDER)))
 
 
-def keep_joined(url: str, authority: str) -> None:
-    """Store a context for a cluster that this machine has joined. It is selected only if no context is selected."""
-    with _reported():
-        contexts.keep(Context(url, authority=authority), settings.load(), select=False)
+def keep_at(url: str, authority: str = "") -> None:
+    """Store a context for a cluster in containers, on Kubernetes, or that this machine has joined.
+
+    It is selected only if no context is selected.
+    """
+    _keep(Context(url, authority=authority))
 
 
 def delete(folder: Path = LOCAL_FOLDER) -> None:
     """Delete the contexts of the clusters whose files are in a folder, by default of all clusters of this checkout."""
-    with _reported():
-        contexts.delete_of_folder(folder, settings.load())
+
+    def matches(each: Context) -> bool:
+        return any(Path(path).is_relative_to(folder) for path in (each.folder, each.authority) if path)
+
+    _report_errors(lambda: contexts.delete_matching(matches, settings.load()))
 
 
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Report an error instead of raising it, because clusters and workers need no context."""
+def delete_at(url: str) -> None:
+    """Delete the context of a cluster that is not local."""
+    _report_errors(lambda: contexts.delete_matching(lambda each: each == Context(url, each.name), settings.load()))
+
+
+def _keep(context: Context) -> None:
+    _report_errors(lambda: contexts.keep(context, settings.load(), select=False))
+
+
+def _report_errors(change: Callable[[], object]) -> None:
+    """Change the contexts. Errors are printed instead of raised, because clusters and workers need no context.
+
+    With sudo, the home directory can belong to another user, who could not read a file of root.
+    """
+    home = settings.home()
     try:
-        yield
-    except ClientError as error:
+        if home and os.geteuid() == 0 and home.stat().st_uid != 0:
+            say(f"note: the list of contexts was not changed, because {home} does not belong to root")
+        else:
+            change()
+    except (ClientError, OSError) as error:
         say(f"note: the list of contexts was not changed: {error}")

@@ -200,7 +200,7 @@ assert set(found["docker"]["urls"]) == {"pages", "api", "grafana", "prometheus"}
 pretend_local() { # pretend_local [stopped]: a local cluster, as far as these scripts can see
   mkdir -p .venv/bin .cluster/logs
   printf 'http://127.0.0.1:7\n' >.cluster/url
-  printf '#!/bin/bash\ncase $2 in\n*is_running*) exit %s ;;\n*user_contexts*) echo "$2" >>../python ;;\n*) echo "local ${@: -1}" ;;\nesac\n' "$((${#1} > 0))" >.venv/bin/python
+  printf '#!/bin/bash\ncase $2 in\n*is_running*) exit %s ;;\n*user_contexts*) echo "$2 ${3:-}" >>../python ;;\n*) echo "local ${@: -1}" ;;\nesac\n' "$((${#1} > 0))" >.venv/bin/python
   printf '#!/bin/bash\necho "{\\"of\\": \\"local\\"}"\n' >.venv/bin/cluster
   chmod +x .venv/bin/*
   printf 'a line of redis\n' >.cluster/logs/redis.log
@@ -369,8 +369,10 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   cluster cleanup --yes --secrets
   exits 0
   says "folder secrets" "The local cluster of this checkout was kept" "cleanup --local"
+  grep 'user_contexts.delete_at.* http://127.0.0.1:[0-9]*$' ../python
   [[ ! -e secrets && -e .cluster && $(of_engine "s['volumes'] + s['containers']") == '[]' ]]
   up
+  grep 'user_contexts.keep_at.* http://127.0.0.1:[0-9]*$' ../python
   cluster cleanup --yes --local
   exits 0
   [[ ! -e .cluster && $(of_engine "s['volumes']") == "['redis-data']" ]]

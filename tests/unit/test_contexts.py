@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -122,10 +123,54 @@ def test_local_and_join_never_change_the_selected_context(home: Path, monkeypatc
     keep(PROD, select=True)
     monkeypatch.setattr(user_contexts, "LOCAL_FOLDER", home / "mine" / ".cluster")
     user_contexts.keep_local("http://127.0.0.1:3000")
-    user_contexts.keep_joined("https://192.0.2.7:3443", str(home / "joined/authority.pem"))
+    user_contexts.keep_at("https://192.0.2.7:3443", str(home / "joined/authority.pem"))
     assert stored().selected == "cluster.example" and len(stored().by_name) == 3
     user_contexts.delete(home / "joined")
     assert set(stored().by_name) == {"cluster.example", "mine"}
+
+
+def test_containers_and_kubernetes_keep_and_delete_only_their_own_context(home: Path) -> None:
+    keep(PROD, select=True)
+    keep(Context("http://127.0.0.1:3000", folder=str(home / "mine" / ".cluster")))
+    user_contexts.keep_at("http://127.0.0.1:3000")
+    assert stored().selected == "cluster.example" and set(stored().by_name) == {
+        "cluster.example",
+        "mine",
+        "127.0.0.1:3000",
+    }
+    user_contexts.delete_at("http://127.0.0.1:3000")
+    assert stored().selected == "cluster.example" and set(stored().by_name) == {"cluster.example", "mine"}
+
+
+def test_root_writes_no_context_into_the_home_directory_of_another_user(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if os.geteuid() == 0:
+        os.chown(home, 12345, -1)
+    monkeypatch.setattr(settings, "home", lambda: home)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    user_contexts.keep_at("http://127.0.0.1:3000")
+    assert f"because {home} does not belong to root" in capsys.readouterr().err and not (home / "config").exists()
+
+
+def test_a_file_that_others_can_change_is_refused_and_a_readable_one_is_used(home: Path) -> None:
+    keep(PROD, select=True)
+    file = home / "config/threads-cluster/contexts.json"
+    file.chmod(0o644)
+    assert chosen().url == PROD.url
+    file.chmod(0o662)
+    with pytest.raises(Misconfigured, match=rf"{file} cannot be used: other users can change it") as refused:
+        chosen()
+    assert refused.value.next.endswith(f"chmod 600 {file}")
+
+
+def test_a_symbolic_link_in_place_of_the_file_is_kept(home: Path) -> None:
+    file, target = home / "config/threads-cluster/contexts.json", home / "dotfiles/contexts.json"
+    for folder in (file.parent, target.parent):
+        folder.mkdir(parents=True)
+    file.symlink_to(target)
+    keep(PROD, select=True)
+    assert file.is_symlink() and chosen().url == PROD.url and "cluster.example" in target.read_text()
 
 
 def test_a_joined_machine_uses_the_cluster_that_it_joined_with_its_authority(home: Path) -> None:
@@ -142,12 +187,23 @@ def test_a_joined_machine_uses_the_cluster_that_it_joined_with_its_authority(hom
             chosen()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"selected": "a", "contexts": []}', '{"contexts": {"a": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"selected": "a", "contexts": []}',
+        '{"contexts": {"a": {}}}',
+        "\udcff",
+        pytest.param("[" * 100_000, id="deep"),
+    ],
+)
 def test_a_broken_file_matters_only_if_a_context_is_needed(home: Path, text: str) -> None:
     keep(PROD)
     file = home / "config/threads-cluster/contexts.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    file.write_text(text)
+    file.write_text(text, errors="surrogateescape")
     for name in (None, "a"):
         with pytest.raises(Misconfigured, match=rf"{file} cannot be used: the file was not written by") as broken:
             chosen(name=name)
@@ -157,7 +213,7 @@ def test_a_broken_file_matters_only_if_a_context_is_needed(home: Path, text: str
         assert chosen().name == "mine"
     with pytest.raises(Misconfigured, match="cannot be used"):
         keep(PROD)
-    assert file.read_text() == text, "a file of unknown content is not overwritten"
+    assert file.read_text(errors="surrogateescape") == text, "a file of unknown content is not overwritten"
 
 
 def test_without_a_writable_home_only_stored_contexts_are_missing(

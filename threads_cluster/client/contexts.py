@@ -96,7 +96,7 @@ def check_name(name: str) -> str:
 def load(stated: settings.Settings) -> Contexts:
     """Return the stored contexts of this user. Raises UnusableFile."""
     file = stated.contexts_file()
-    known = private_files.read_json(file) if file else None
+    known = private_files.read_json(file, private_files.check_unchangeable) if file else None
     if file is None or known is None:
         return Contexts()
     try:
@@ -176,15 +176,13 @@ def delete(name: str, stated: settings.Settings) -> None:
     change(stated, edit)
 
 
-def delete_of_folder(folder: Path, stated: settings.Settings) -> None:
-    """Delete the contexts whose cluster or certificate authority is in a folder."""
+def delete_matching(matches: Callable[[Context], bool], stated: settings.Settings) -> None:
+    """Delete the contexts for which `matches` returns True."""
 
     def edit(known: Contexts) -> None:
-        for name, each in list(known.by_name.items()):
-            if any(Path(path).is_relative_to(folder) for path in (each.folder, each.authority) if path):
-                del known.by_name[name]
+        known.by_name = {name: each for name, each in known.by_name.items() if not matches(each)}
 
-    if load(stated).by_name:
+    if any(map(matches, load(stated).by_name.values())):
         change(stated, edit)
 
 

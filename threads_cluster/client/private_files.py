@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,29 +20,35 @@ class UnusableFile(Misconfigured):
         self.next = advice
 
 
-def read_json(file: Path) -> Any:
-    """Return the content of a file, or None if the file does not exist. Raises UnusableFile."""
+def check_private(file: Path) -> None:
+    """Raise UnusableFile if other users can read or change a file, which contains a token."""
+    if file.stat().st_mode & 0o077:
+        advice = f"revoke its tokens if they were read; then: chmod 600 {file}"
+        raise UnusableFile(file, "other users can read it", advice)
+
+
+def check_unchangeable(file: Path) -> None:
+    """Raise UnusableFile if other users can change a file, which contains no token."""
+    if file.stat().st_mode & 0o022:
+        raise UnusableFile(file, "other users can change it", f"check its content; then: chmod 600 {file}")
+
+
+def read_json(file: Path, check: Callable[[Path], None] = check_private) -> Any:
+    """Return the content of a file that passes `check`, or None if the file does not exist. Raises UnusableFile."""
     try:
         if not file.is_file():
             return None
-        check_private(file)
+        check(file)
         return json.loads(file.read_text())
     except OSError as error:
         raise UnusableFile(file, f"the file cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise foreign(file) from None
 
 
 def foreign(file: Path) -> UnusableFile:
     """Return the error for a file with an unexpected content."""
     return UnusableFile(file, "the file was not written by the cluster command", f"remove it: rm {file}")
-
-
-def check_private(file: Path) -> None:
-    """Raise UnusableFile if other users can read or change the file."""
-    if file.stat().st_mode & 0o077:
-        advice = f"revoke its tokens if they were read; then: chmod 600 {file}"
-        raise UnusableFile(file, "other users can read it", advice)
 
 
 @contextmanager
@@ -69,12 +75,16 @@ def _lock(descriptor: int) -> None:
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Replace a file atomically. At all times, only its owner can read it. The caller holds the lock."""
-    new = file.with_suffix(".new")
+    """Replace a file atomically, or the file to which a symbolic link points. The caller holds the lock.
+
+    At all times, only its owner can read the file.
+    """
+    target = Path(os.path.realpath(file))
+    new = target.with_suffix(".new")
     try:
         new.unlink(missing_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             json.dump(value, out, indent=1)
-        new.replace(file)
+        new.replace(target)
     except OSError as error:
         raise UnusableFile(file, f"the file cannot be written: {error.strerror}") from None

@@ -118,7 +118,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
             FAILED, f"cannot write to {FOLDER}: {error.strerror}. The invitation is used up{also}"
         ) from None
     _use_tokens(made, given.values())
-    user_contexts.keep_joined(made.url, made.authority)
+    user_contexts.keep_at(made.url, made.authority)
     return made
 
 
