@@ -365,10 +365,10 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     page.evaluate(NOTE_LINES)
     whole(page, MILLION)
     expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
-    page.get_by_label("colour").select_option("peak")  # draws the picture again
+    page.get_by_label("color").select_option("peak")  # draws the picture again
     slope = 3 / math.log(4 / 3)
     means(page, 0, slope * math.log(MILLION / 2), slope * math.log(MILLION))
-    page.get_by_label("colour").select_option("count")
+    page.get_by_label("color").select_option("count")
     field = page.get_by_label("to", exact=True)
     field.fill("10^11")
     # Messages from the cluster do not clear the field.
@@ -384,7 +384,7 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     expect(page.locator(".missing")).to_have_count(1)
     expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
     expect(page.locator("main")).not_to_contain_text(re.compile("nothing is known|no number", re.IGNORECASE))
-    page.get_by_label("colour").select_option("residue")
+    page.get_by_label("color").select_option("residue")
     expect(page.locator(".under-picture .legend")).to_contain_text("several")
     page.get_by_role("tab", name="Histogram").click()
     expect(page.locator("#panel-histogram")).to_contain_text(f"Steps of {spaced(10**11)} numbers")
@@ -424,7 +424,7 @@ def test_colours_by_peak_and_residue(open_page: Open) -> None:
     drawn(page, "exact")
     legend = page.locator(".under-picture .legend")
     expect(legend).to_contain_text("bits of the peak")
-    page.get_by_label("colour").select_option("residue")
+    page.get_by_label("color").select_option("residue")
     expect(legend).to_contain_text("2 mod 3")
     shot(page, "collatz-residue-colours-light")
     page.get_by_label("log n").check()

@@ -196,8 +196,8 @@ test("there is no speed without a live worker", () => {
 });
 
 test("where no speed is shown, it says why", () => {
-  expect(explainMissingSpeed({ jobs: {} }, 1)).toBe("nothing runs");
-  expect(explainMissingSpeed({ jobs: { running: 0 } }, 0)).toBe("nothing runs");
+  expect(explainMissingSpeed({ jobs: {} }, 1)).toBe("no running jobs");
+  expect(explainMissingSpeed({ jobs: { running: 0 } }, 0)).toBe("no running jobs");
   expect(explainMissingSpeed({ jobs: { running: 1 } }, 0)).toBe("no live worker");
   expect(explainMissingSpeed({ jobs: { running: 1 } }, 2)).toBe("not measured yet");
 });

@@ -168,7 +168,7 @@ export function kindSpeeds(status: Pick<Status, "units_per_second">, workers: nu
 
 /** Explain why no speed is shown: no running job, no live worker, or no committed work yet. */
 export function explainMissingSpeed(status: Pick<Status, "jobs">, workers: number): string {
-  if (!status.jobs.running) return "nothing runs";
+  if (!status.jobs.running) return "no running jobs";
   return workers ? "not measured yet" : "no live worker";
 }
 

@@ -154,7 +154,7 @@ export function Controls() {
       </Button>
       <span class="grow" />
       <label class="inline">
-        colour
+        color
         <select value={metric.value} onChange={(event) => (state.colour.value = event.currentTarget.value)}>
           {COLOR_MODES.map((each) => (
             <option key={each} value={each}>

@@ -237,7 +237,7 @@ function PictureTools() {
       )}
       {offered.length > 1 && (
         <label class="row">
-          colour{" "}
+          color{" "}
           <select value={state.color.value} onChange={(event) => (state.color.value = event.currentTarget.value)}>
             {offered.map((each) => (
               <option key={each} value={each}>
