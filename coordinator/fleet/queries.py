@@ -70,7 +70,7 @@ class FleetQueries:
         """Return statistics of the fleet and its jobs. Pass `workers` and `by_queue` if they have just been read."""
         workers, by_queue = workers or self.workers(), by_queue or self.queues()
         live = [worker for worker in workers if worker["live"]]
-        return {
+        status: answers.Status = {
             "version": VERSION,
             "cluster_size": self._settings.expected_workers() or None,
             "desired_workers": self.desired_workers(),
@@ -81,6 +81,9 @@ class FleetQueries:
             "oldest_wait_seconds": max(row["oldest_wait_seconds"] for row in by_queue),
             "units_per_second": self._jobs.units_per_second(),
         }
+        if compiling := sorted({kind for worker in live for kind in worker.get("compiling", ())}):
+            status["compiling"] = compiling
+        return status
 
 
 def _counts(live: Sequence[answers.Worker]) -> answers.WorkerCounts:

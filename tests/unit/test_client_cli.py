@@ -528,11 +528,12 @@ def test_status_for_people(fake: Fake, run: Run) -> None:
         "oldest_wait_seconds": 61.0,
         "units_per_second": {"collatz": 2.5e9},
         "desired_workers": {"cpu": 4, "gpu": 0},
+        "compiling": ["collatz", "thread"],
     }
     fake.on("GET", "/api/status", found)
     assert run("status").out.splitlines() == [
         "cluster  http://cluster.test, version 1.2",
-        "workers  2 (2 cpu, 0 gpu, 0 runner, 3 desired), lanes: 8",
+        "workers  2 (2 cpu, 0 gpu, 0 runner, 3 desired), lanes: 8, compiling: collatz and thread",
         "desired  4 cpu, 0 gpu",
         "jobs     1 running, 2 queued",
         "waiting  cpu.normal 2; the longest for 1 min 1 s",

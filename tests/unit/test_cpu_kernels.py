@@ -185,6 +185,60 @@ def test_a_worker_that_stops_waits_for_no_compilation(start: Start) -> None:
     assert started.worker.refused == {}
 
 
+def compiler(started: Started, kind: str = "k") -> ChildLane:
+    """Return the process that compiles a kernel, as soon as it exists."""
+    until(lambda: started.kernels.compiling.get(kind))
+    found = started.kernels.compiling[kind]
+    assert found
+    return found
+
+
+def test_a_drained_worker_goes_on_compiling_and_stays_drained(start: Start) -> None:
+    started = start("other.cached", "k.slow")
+    worker: Any = started.worker
+    until(lambda: started.compiled() == ["k"])
+    worker.server.draining = True
+    assert (worker.row()["state"], worker.row()["compiling"]) == ("drained", "k")
+    (started.folder / "k.slow").unlink()
+    until(lambda: not worker.compiling)
+    assert worker.row()["state"] == "drained" and worker.kinds == {"k": 1, "other": 2}
+
+
+def test_a_lane_that_dies_during_a_compilation_gets_its_kernels_back_at_once(start: Start) -> None:
+    """The lease of the lane expires, and the worker must not wait for the compilation before it takes another one."""
+    started = start("other.cached", "k.slow")
+    (lane,) = started.lanes
+    until(lambda: started.compiled() and lane.ready)
+    os.kill(lane.pid or 0, 9)
+    until(lambda: not lane.ready)
+    lane.repair()
+    assert lane.ready and lane.loaded == {"other"} and started.worker.compiling == ("k",)
+
+
+@pytest.mark.parametrize("moment", ["starting", "compiling"])
+def test_a_compilation_that_is_killed_twice_is_repeated(start: Start, moment: str) -> None:
+    started = start("other.cached", "k.slow")
+    killed: set[int | None] = set()
+    while len(killed) < kernels_module.MAX_DEATHS - 1:
+        until(lambda: compiler(started).pid not in killed)
+        until(lambda: moment == "starting" or len(started.compiled()) > len(killed))
+        killed.add(pid := compiler(started).pid)
+        os.kill(pid or 0, 9)
+    (started.folder / "k.slow").unlink()
+    until(lambda: "k" in started.worker.kinds)
+    assert started.worker.refused == {} and started.lanes[0].restarts == 0
+
+
+def test_a_worker_stops_at_once_while_a_compiling_process_is_starting(start: Start) -> None:
+    started = start("k.slow")
+    process = compiler(started).child_process
+    began = time.monotonic()
+    started.close()
+    assert time.monotonic() - began < 5 and not process.is_alive()
+    until(lambda: not started.kernels.compiling)
+    assert started.worker.refused == {}
+
+
 def test_a_worker_whose_lanes_cannot_start_exits(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "main", lane_child.killed)
     retired: list[str] = []

@@ -107,3 +107,12 @@ def test_what_changes_without_a_heartbeat_is_seen_after_a_while(
     assert cluster.states() == {"a": "odd"}
     cluster.store.client.delete(keys.worker("a"))
     assert cluster.states() == {}
+
+
+def test_the_status_lists_the_kernels_that_live_workers_are_compiling(cluster: Cluster) -> None:
+    cluster.beat("a", compiling="thread")
+    cluster.beat("b", compiling="collatz,thread")
+    assert cluster.queries.fleet.status().get("compiling") == ["collatz", "thread"]
+    for worker in "ab":
+        cluster.beat(worker, compiling="")
+    assert "compiling" not in cluster.queries.fleet.status()

@@ -716,11 +716,14 @@ def status(summary: Mapping[str, Any], url: str, ports: str = "") -> None:
     counts = {state: count for state, count in summary["jobs"].items() if count}
     speeds = [f"{kind} {formatting.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
     waiting = [f"{queue} {count}" for queue, count in summary.get("queues", {}).items()]
+    lanes = f"lanes: {summary.get('lanes', 0)}"
+    if kernels := summary.get("compiling"):
+        lanes += f", compiling: {' and '.join(kernels)}"
     pairs(
         {
             "cluster": f"{url}, version {summary['version']}",
             "ports": ports,
-            "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
+            "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), {lanes}",
             "desired": ", ".join(needed),
             "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
             "waiting": ", ".join(waiting)

@@ -201,6 +201,9 @@ class Status(Answer):
     queues: Annotated[dict[str, Count], describe("Waiting jobs by queue, without empty queues.")]
     oldest_wait_seconds: float
     units_per_second: Annotated[dict[str, float], describe("Units per second by kind, summed over running jobs.")]
+    compiling: NotRequired[
+        Annotated[Many[str], describe("Kinds whose kernels live workers are compiling or loading, if there are any.")]
+    ]
 
 
 class Queue(Answer):

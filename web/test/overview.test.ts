@@ -13,7 +13,7 @@ import {
   spanAt,
   sumWork,
 } from "../src/pages/cluster/model/spans";
-import { describeWorkers } from "../src/pages/cluster/model/workers";
+import { describeState, describeWorkers } from "../src/pages/cluster/model/workers";
 
 type Row = [lane: number, job: string | null, start: number, end: number, open?: boolean];
 
@@ -126,6 +126,10 @@ test("workers that take no work are not counted as if they did", () => {
     "0 of 2, 1 starting, 1 draining",
   );
   expect(describeWorkers([worker("drained", { cordoned: "its disk is full" })], null)).toBe("0 of 1, 1 cordoned");
+  const compiling = worker("idle", { compiling: ["collatz", "thread"] });
+  expect(describeWorkers([compiling, worker("idle"), { ...compiling, live: false }], null)).toBe("2, 1 compiling");
+  expect(describeState(compiling)).toBe("idle, compiling collatz, thread");
+  expect(describeState({ ...compiling, live: false })).toBe("idle");
 });
 
 test("the line of a shell submits what the button submits", () => {

@@ -6,7 +6,7 @@ import { TextButton } from "../../ui/button";
 import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { jobColor } from "./model/colors";
-import { displayedState, acceptsWork, sortOrder } from "./model/workers";
+import { acceptsWork, describeCompilation, displayedState, sortOrder } from "./model/workers";
 import { knownJobTitle } from "./model/names";
 import { fleet, openTab, openJob } from "./model/state";
 import { Swatch } from "./swatch";
@@ -70,7 +70,9 @@ function Tile({ worker }: { worker: Worker }) {
                 <TextButton onClick={() => openJob(job)}>{knownJobTitle(job, undefined)}</TextButton>
               </>
             ) : (
-              <span class="soft">{acceptsWork(worker) ? "waits for work" : "accepts no new work"}</span>
+              <span class="soft">
+                {describeCompilation(worker) || (acceptsWork(worker) ? "waiting for work" : "accepts no new work")}
+              </span>
             )}
           </p>
         </>

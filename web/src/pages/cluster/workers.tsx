@@ -15,7 +15,7 @@ import { useDesiredWorkers } from "./model/desired-workers";
 import { filterRunners } from "./model/runners";
 import { knownJobTitle } from "./model/names";
 import { fleet, openJob } from "./model/state";
-import { displayedState } from "./model/workers";
+import { describeState, displayedState } from "./model/workers";
 import { Runners } from "./runners";
 
 /** Workers whose requested drain is not confirmed yet. */
@@ -75,7 +75,11 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) => worker.host && <span class="mono soft long-name">{worker.host}</span>,
   },
   { id: "device", title: "device", cell: (worker) => [worker.device, worker.cpu_level].join(" ") },
-  { id: "state", title: "state", cell: (worker) => <StateLabel state={displayedState(worker)} /> },
+  {
+    id: "state",
+    title: "state",
+    cell: (worker) => <StateLabel state={displayedState(worker)} text={describeState(worker)} />,
+  },
   numberColumn("lanes", "busy lanes", (worker) => (worker.live ? `${worker.busy_lanes} of ${worker.lanes}` : "")),
   {
     id: "job",
