@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -65,6 +67,28 @@ def home() -> Path | None:
 def variable(name: str) -> str | None:
     """Return the value of an environment variable for a program, or None if the variable is not set."""
     return os.environ.get(name)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of this process, for a process that runs a command on its behalf."""
+    return dict(os.environ)
+
+
+@contextmanager
+def replaced_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Use the environment of another process."""
+    before = environment()
+    try:
+        _set_environment(values)
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(values)
+    load.cache_clear()
 
 
 def disable_pydantic_plugins() -> None:

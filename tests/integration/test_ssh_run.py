@@ -30,14 +30,14 @@ from threads_cluster.ssh.sync import Sender, Synced
 class Place:
     """A folder with a cluster.yaml for one host."""
 
-    def __init__(self, folder: Path, server: Sshd, *, timeout: float = 60, **node: str) -> None:
+    def __init__(self, folder: Path, server: Sshd, *, timeout: float = 60, persist: float = 0, **node: str) -> None:
         self.folder = folder / "project"
         self.folder.mkdir(parents=True)
         self.there = folder / "there"
         known = folder / "known_hosts"
         known.write_text(server.known)
         (self.folder / "cluster.yaml").write_text(
-            f"remote_root: {self.there}\nssh: {{known_hosts: {known}, timeout: {timeout}}}\n"
+            f"remote_root: {self.there}\nssh: {{known_hosts: {known}, timeout: {timeout}, persist: {persist}}}\n"
             f"nodes:\n{server.node('gpu1', python=sys.executable, **node)}"
         )
 

@@ -582,7 +582,7 @@ def _run(arguments: list[str] | None) -> int:
     return ended if isinstance(ended, int) else 0
 
 
-def _outcome(arguments: list[str] | None) -> int:
+def run_command(arguments: list[str] | None) -> int:
     """Run a command and return its exit code. Prints an error on one line, and its remedy on a second line."""
     try:
         return _run(arguments)
@@ -613,7 +613,7 @@ def _start_fast() -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line, and exit with its exit code."""
     _start_fast()
-    code = _outcome(arguments)
+    code = run_command(arguments)
     if code in (errors.UNWRITTEN, errors.PIPE_CLOSED):
         terminal.discard(sys.stdout)
     sys.exit(code)

@@ -287,6 +287,10 @@ class ProgramCommand(TyperCommand):
 class ExitCodeCommand(ProgramCommand):
     """Command that returns the exit code of a program. Its own errors have the exit code 125."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        ctx.meta["arguments"] = list(args)  # Parsing changes the list
+        return super().parse_args(ctx, args)
+
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         try:
             return super().make_context(*arguments, **more)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
+from getpass import getuser
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from threads_cluster import errors
+from threads_cluster import errors, settings
 from threads_cluster.cli import show
 from threads_cluster.ssh import refusals
 
@@ -45,26 +46,79 @@ def best(tell: ListHosts, path: Path | None) -> str:
         return health.choose(hosts.health()).name
 
 
+class Connections:
+    """SSH connections to the hosts of a configuration, with the event loop that uses them."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        from threads_cluster.ssh.background import Background
+        from threads_cluster.ssh.pool import Pool
+
+        self.origin = _read_origin(config)
+        self.background = Background()
+        self.pool = Pool(config)
+
+    def close(self) -> None:
+        self.background.close(self.pool.close())
+
+
+class KeptConnections:
+    """Connections that stay open for the next command with the same configuration and the same SSH files."""
+
+    def __init__(self) -> None:
+        self._connections: Connections | None = None
+        #: Seconds for which the connections of the last command stay open.
+        self.persist_seconds = 0.0
+
+    def open(self, config: ClusterConfig) -> Connections:
+        """Return the open connections, or new ones if the configuration has changed."""
+        self.persist_seconds = config.ssh.persist
+        if self._connections is None or self._connections.origin != _read_origin(config):
+            self.close()
+            self._connections = Connections(config)
+        return self._connections
+
+    def close(self) -> None:
+        if self._connections is not None:
+            self._connections.close()
+            self._connections = None
+
+
+def _read_origin(config: ClusterConfig) -> tuple[Any, ...]:
+    """Return everything that decides how to connect: the configuration, the SSH agent, and the state of SSH files."""
+    key_files = {config.ssh.key_file, config.ssh.known_hosts, *(node.key_file for node in config.nodes)} - {None}
+    files = [*Path("~/.ssh").expanduser().glob("*"), Path("/etc/ssh/ssh_known_hosts")]
+    files += [Path(str(name)).expanduser() for name in sorted(map(str, key_files))]
+    return config, settings.variable("SSH_AUTH_SOCK"), getuser(), [_describe_file(file) for file in files]
+
+
+def _describe_file(file: Path) -> tuple[Any, ...]:
+    try:
+        about = file.stat()
+    except OSError:
+        return (file,)
+    return file, about.st_ino, about.st_size, about.st_mtime_ns
+
+
 class Hosts:
     """Hosts of cluster.yaml and of the cluster. SSH connections stay open during a `with` block."""
 
+    #: Connections that stay open after a `with` block, or None in a process that runs one command.
+    kept: ClassVar[KeptConnections | None] = None
+
     def __init__(self, tell: ListHosts, config: ClusterConfig | None) -> None:
         self._tell, self.config = tell, config
-        self._background: Any = None
+        self._connections: Any = None
         self.pool: Any = None
 
     def __enter__(self) -> Self:
         if self.config is not None:
-            from threads_cluster.ssh.background import Background
-            from threads_cluster.ssh.pool import Pool
-
-            self._background = Background()
-            self.pool = Pool(self.config)
+            self._connections = self.kept.open(self.config) if self.kept else Connections(self.config)
+            self.pool = self._connections.pool
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._background is not None:
-            self._background.close(self.pool.close())
+        if self._connections is not None and (self.kept is None or error is not None):
+            (self.kept or self._connections).close()
 
     @property
     def refresh_seconds(self) -> float:
@@ -73,7 +127,7 @@ class Hosts:
 
     def run(self, work: Coroutine[Any, Any, Any], seconds: float | None = None) -> Any:
         """Run a coroutine that uses SSH connections. Ctrl-C cancels it. Raises TimeoutError after `seconds`."""
-        return self._background.run(work, seconds)
+        return self._connections.background.run(work, seconds)
 
     def health(self) -> list[Health]:
         """Check all hosts in parallel. Raises ClientError without cluster.yaml and without a reachable cluster."""

@@ -141,7 +141,7 @@ def run(
         raise typer.BadParameter("cannot be combined with --files", param_hint="'--no-files'")
     if on is not None:
         given |= {"retries": retries, "no_wait": no_wait}
-        _run_over_ssh(on, words, given, files, no_files, quiet=quiet, config=config)
+        _run_over_ssh(ctx, on, words, given, files, no_files, quiet=quiet, config=config)
     if config is not None:
         raise typer.BadParameter("needs --on ssh", param_hint="'--config'")
     session: Session = ctx.find_root().obj
@@ -164,6 +164,7 @@ def run(
 
 
 def _run_over_ssh(
+    ctx: typer.Context,
     on: str,
     words: list[str] | None,
     given: dict[str, Any],
@@ -173,14 +174,18 @@ def _run_over_ssh(
     quiet: bool,
     config: Path | None,
 ) -> NoReturn:
-    from threads_cluster.ssh import running
+    from threads_cluster.ssh import daemon_client
 
     if on != "ssh":
         raise typer.BadParameter(
             f"must be ssh, or omitted to use a runner of the cluster; got {on!r}", param_hint="'--on'"
         )
     _warn_of_stdin()
-    code = running.run(words, given, files=files, no_files=no_files, quiet=quiet, config_file=config)
+    code = daemon_client.run(ctx.meta["arguments"])
+    if code is None:
+        from threads_cluster.ssh import running  # import only here, because asyncssh loads slowly
+
+        code = running.run(words, given, files=files, no_files=no_files, quiet=quiet, config_file=config)
     sys.stdout.flush()
     sys.exit(code)
 
