@@ -75,7 +75,8 @@ Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
 
 All clusters. A command concerns the cluster that this checkout has, and the running one if there are several.
   --local, --docker, --kubernetes  choose a cluster. --context and --namespace choose one on Kubernetes
-  scale N         change the total number of workers to N; the number of GPU workers does not change
+  scale N         change the total number of workers to N; the number of GPU workers does not change. In a local cluster,
+                  change the number of CPU workers until its next start
               --gpu G        number of GPU workers among them
   report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
   backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file

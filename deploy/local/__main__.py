@@ -1,6 +1,6 @@
 """Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-COMMAND is run, stop, status, invite, join or leave. `cluster up` uses the commands `state` and `join-detached`.
+COMMAND is run, stop, status, scale, invite, join or leave. `cluster up` uses the commands `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 import signal
 import sys
 
-from deploy.local.outcome import USAGE, CommandError, command_error_from_os_error, say
+from deploy.local.outcome import INTERRUPTED, USAGE, CommandError, StopRequested, command_error_from_os_error, say
 from jobs.invalid_settings import InvalidSettings
 
 
@@ -18,6 +18,8 @@ def main() -> int:
         return run_command(_parser().parse_args())
     except CommandError as trouble:
         return report_error(trouble)
+    except StopRequested:
+        return INTERRUPTED
     except InvalidSettings as error:
         return report_error(CommandError(USAGE, str(error)))
     except OSError as error:
@@ -39,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         run.add_argument(flag, action="store_true")
     verbs.add_parser("stop")
     verbs.add_parser("status")
+    verbs.add_parser("scale").add_argument("count", type=int)
     invite = verbs.add_parser("invite")
     invite.add_argument("--address", default="")
     invite.add_argument("--port", type=int)
@@ -77,6 +80,10 @@ def run_command(given: argparse.Namespace) -> int:
         return commands.stop() if given.command == "stop" else commands.status()
     if given.command in ("state", "join-detached"):
         return start_detached(given)
+    if given.command == "scale":
+        from deploy.local import scaling  # starts of a cluster do not need this module
+
+        return scaling.scale(given.count)
     return _about_hosts(given)
 
 

@@ -15,15 +15,17 @@ def local_url(settings: Settings, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def api_of_settings(settings: Settings, port: int) -> Api:
+    """Return a client that uses CLUSTER_TOKEN, or no token if it is not set."""
+    return Api(local_url(settings, port), next(iter(settings.cluster_tokens()), ""))
+
+
 class Api:
     """Client of an API on this machine."""
 
-    def __init__(self, settings: Settings, port: int) -> None:
-        self.url = local_url(settings, port)
-        #: CLUSTER_TOKEN, and later the admin token of the local cluster.
-        self.token = (
-            settings.cluster_token.replace(",", " ").split(None, 1)[0] if settings.cluster_token.strip(", \n") else ""
-        )
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
         # All requests go to this machine, so proxy settings for the internet are ignored.
         self._http = httpx.Client(base_url=self.url, trust_env=False)
 

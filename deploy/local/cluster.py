@@ -19,7 +19,7 @@ from deploy.local import (
     supervision,
     user_contexts,
 )
-from deploy.local.api import Api
+from deploy.local.api import api_of_settings
 from deploy.local.joining import https_coordinator
 from deploy.local.listeners import HandOver
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, CommandError, say
@@ -53,7 +53,7 @@ class LocalCluster:
     def __init__(self, settings: Settings, shape: Shape) -> None:
         self.shape = shape
         self.run = Run.new(LOCAL_FOLDER)
-        self.api = Api(settings, shape.port)
+        self.api = api_of_settings(settings, shape.port)
         # If a GPU is broken, the cluster starts anyway, unless GPU_ENABLED=true.
         self._grpc_port = settings.grpc_port
         self._token_needed = shape.runner or exposure.needs_token(settings)

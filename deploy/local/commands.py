@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,8 +68,10 @@ def run(wanted: ClusterOptions) -> int:
     check_exposure(settings)
     up = False
     try:
-        is_first = not redis_server.has_data(LOCAL_FOLDER / "redis")
-        with hold_cluster_lock(), LocalCluster(settings, plan_cluster(settings, wanted)) as cluster:
+        with ExitStack() as stack:
+            stack.enter_context(hold_cluster_lock())
+            is_first = not redis_server.has_data(LOCAL_FOLDER / "redis")
+            cluster = stack.enter_context(LocalCluster(settings, plan_cluster(settings, wanted)))
             _announce(cluster.shape)
             cluster.wait_ready()
             if wanted.once:
@@ -172,6 +174,12 @@ def was_started_by(command: str) -> bool:
     """Return True if the command `command` (run or join) started the running processes."""
     starter = _find_starter()
     return starter is not None and command in starter.cmdline()
+
+
+def describe_starter() -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of the process that started the cluster. Empty if it is not running."""
+    starter = _find_starter()
+    return (starter.cmdline(), starter.environ()) if starter else ([], {})
 
 
 def stop() -> int:

@@ -36,9 +36,15 @@ local_verb() { # local_verb COMMAND ARGUMENT...: run a command of deploy.local, 
   run_last .venv/bin/python -m deploy.local "$@"
 }
 
+local_scale() { # scale N
+  [[ $# -eq 1 ]] || wrong "scale of a local cluster needs one number of CPU workers, such as scale 2, and no options."
+  number scale "$1" 1 64
+  local_verb scale "$1"
+}
+
 local_autoscale() {
-  fail 1 "a local cluster cannot be scaled: its workers already use all cores, and idle workers cost nothing." \
-    "Change the number of workers: ./deploy-cluster.sh local --workers N    Use containers: ./deploy-cluster.sh docker"
+  fail 1 "a local cluster has no autoscaler: its workers already use all cores, and idle workers cost nothing." \
+    "Change the number of workers: ./deploy-cluster.sh scale N    Use containers: ./deploy-cluster.sh docker"
 }
 
 # -- status, stop and logs --------------------------------------------------------------------------------------------

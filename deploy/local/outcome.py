@@ -50,9 +50,14 @@ def say(message: str = "") -> None:
 
 def _stop(*_: object) -> NoReturn:
     # A closed terminal sends its signal twice. The second signal must not interrupt the stop.
+    ignore_stop_signals()
+    raise StopRequested
+
+
+def ignore_stop_signals() -> None:
+    """Ignore signals that request a stop."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    raise StopRequested
 
 
 def raise_on_stop_signals() -> None:

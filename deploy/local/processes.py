@@ -59,12 +59,12 @@ def _try_lock(file: int) -> bool:
     return True
 
 
-def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
-    """Lock a folder, and return the open file. Return None if another process holds the lock.
+def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS, name: str = "lock") -> int | None:
+    """Lock a file in a folder, and return the open file. Return None if another process holds the lock.
 
     The lock is held until the file is closed or this process exits. `patience` is the wait time in seconds.
     """
-    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while not _try_lock(file):
         if time.monotonic() > deadline:

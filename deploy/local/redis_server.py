@@ -12,8 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from deploy.local import private_files
+from jobs.store import acl
 
 #: Oldest supported version of Redis. Earlier versions do not support functions.
 OLDEST = (7,)
@@ -27,6 +31,20 @@ _HEADER_BYTES = 64
 _END = b"\xff" + bytes(8)
 #: Names under which the executable of a server checks an RDB file.
 _CHECKER = "redis-check-rdb valkey-check-rdb"
+
+#: Configuration of the cluster's server.
+CONFIGURATION = """\
+bind 127.0.0.1
+port {port}
+dir {folder}/redis
+appendonly yes
+appendfsync everysec
+save ""
+maxmemory-policy noeviction
+# A title would be written over the variable that says whose process it is.
+set-proc-title no
+{users}
+"""
 
 
 class NoRedis(Exception):
@@ -82,9 +100,17 @@ def can_read(server: str, header: Header) -> bool:
     with tempfile.NamedTemporaryFile(suffix=".rdb") as file:
         file.write(header.format + _END)
         file.flush()
-        checked = subprocess.run([_CHECKER, file.name], executable=server, capture_output=True, check=False)
+        checked = check_dump(server, Path(file.name))
     # A script that starts the server cannot check files. Redis then reports unreadable data itself.
-    return b"RDB ERROR DETECTED" not in checked.stdout
+    return "RDB ERROR DETECTED" not in checked
+
+
+def check_dump(server: str, dump: Path) -> str:
+    """Return the output of the server's checker for an RDB file."""
+    command = [_CHECKER, str(dump)]
+    return subprocess.run(
+        command, executable=server, capture_output=True, text=True, errors="replace", check=False
+    ).stdout
 
 
 def find(data: Path) -> str:
@@ -112,3 +138,11 @@ def _servers() -> list[str]:
         packaged = f"{wheel} does not run" if wheel else "no wheel with a Redis server exists for this machine"
         raise NoRedis(f"{have}, and {packaged}")
     return servers
+
+
+def write_configuration(folder: Path, port: int, passwords: Mapping[str, str]) -> None:
+    """Write redis.conf to the folder of the cluster. `passwords` are keyed by Redis user."""
+    users = "\n".join(acl.lines({name: f">{password}" for name, password in passwords.items()}))
+    (folder / "redis").mkdir(exist_ok=True)
+    text = CONFIGURATION.format(port=port, folder=folder.name, users=users)
+    private_files.write(folder / "redis.conf", text.encode())

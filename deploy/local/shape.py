@@ -47,19 +47,23 @@ def split(total: int, workers: int) -> tuple[int, ...]:
     return tuple(max(1, total // workers + (number < total % workers)) for number in range(workers))
 
 
+def divide_cores(threads: int, cores: int, workers: int) -> tuple[int, ...]:
+    """Return the lanes of each CPU worker: `threads` (WORKER_THREADS) for each, or if it is 0, a share of the cores."""
+    return (threads,) * workers if threads else split(cores, workers)
+
+
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
     """Plan the parts of a local cluster and open its ports. Raises CommandError if a requirement is missing."""
     check_folder(settings, runner)
     check_free_space(LOCAL_FOLDER)
     server, gpu_workers = _redis_server(), _gpu_workers(settings)
     taken = Listeners.take(settings, port)
-    lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
     return Shape(
         redis_server=server,
         redis_port=taken.redis_port,
         port=taken.port,
         metrics_port=taken.metrics_port,
-        lanes=lanes,
+        lanes=divide_cores(settings.worker_threads, usable_cores(), workers),
         gpus=gpu_workers,
         runner=runner,
         pages=_pages(settings),

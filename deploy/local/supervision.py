@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import listeners, private_files, processes, runner_token
+from deploy.local import cpu_workers, listeners, private_files, processes, redis_server, runner_token
 from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
@@ -19,6 +19,10 @@ from deploy.local.shape import CHECKOUT, Shape
 from jobs.settings import LOCAL_FOLDER, Settings, child_environment, load
 from jobs.store import acl
 
+#: Unix socket on which supervisord accepts calls, relative to the checkout, because its path must be short.
+SOCKET = f"{LOCAL_FOLDER.name}/supervisor"
+#: Maximum length of a path to which supervisord appends its process ID to bind it.
+_MAX_PATH = 90
 #: Timeout in seconds for stopping a program. A worker needs less time to commit its partial results.
 STOP_SECONDS = 40.0
 _SUPERVISORD = """\
@@ -32,12 +36,22 @@ pidfile={folder}/supervisord.pid
 childlogdir={folder}/logs
 """
 
+#: Configuration of the socket on which supervisord accepts calls.
+_CONTROL = """\
+[unix_http_server]
+file={socket}
+chmod=0600
+
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+"""
+
 _PROGRAM = """
 [program:{name}]
 command={command}
 environment={environment}
 priority={priority}
-autostart=true
+autostart={start}
 autorestart={again}
 exitcodes={ended}
 startsecs=1
@@ -58,19 +72,6 @@ programs={names}
 priority={priority}
 """
 
-_REDIS = """\
-bind 127.0.0.1
-port {port}
-dir {folder}/redis
-appendonly yes
-appendfsync everysec
-save ""
-maxmemory-policy noeviction
-# A title would be written over the variable that says whose process it is.
-set-proc-title no
-{users}
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -81,6 +82,8 @@ class Program:
     last_code: int | None = None
     #: Programs with a lower priority start earlier and stop later.
     priority: int
+    #: False if supervisord starts the program only when it is told to.
+    autostart: bool = True
 
 
 def quote_percents(text: str) -> str:
@@ -99,6 +102,7 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "COORDINATOR_PORT": str(shape.port),
         "METRICS_PORT": str(shape.metrics_port),
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
+        "CLUSTER_SIZE_FILE": f"{LOCAL_FOLDER.name}/{cpu_workers.SIZE.name}",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
         # Owners of tokens can run programs on a runner, so requests without a token get only guest access.
@@ -106,17 +110,13 @@ def _coordinator(shape: Shape) -> dict[str, str]:
     }
 
 
-def _cpu_worker(number: int, lanes: int) -> Program:
+def _cpu_worker(number: int, shape: Shape) -> Program:
     return Program(
-        name=f"cpu-worker-{number}",
-        command=(sys.executable, "-m", "cpu_worker"),
-        environment={
-            "NODE_TYPE": "cpu-worker",
-            "WORKER_ID": f"cpu-{number}",
-            "WORKER_THREADS": str(lanes),
-            "METRICS_PORT": "0",
-        },
+        name=cpu_workers.program_name(number),
+        command=cpu_workers.command(number),
+        environment={"NODE_TYPE": "cpu-worker", "WORKER_ID": cpu_workers.worker_id(number), "METRICS_PORT": "0"},
         priority=30,
+        autostart=number <= len(shape.lanes),
     )
 
 
@@ -195,7 +195,7 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
     coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
     door = _door(shape)
     workers = [
-        *(_cpu_worker(number, lanes) for number, lanes in enumerate(shape.lanes, 1)),
+        *(_cpu_worker(number, shape) for number in range(1, cpu_workers.MAX_WORKERS + 1)),
         *(_gpu_worker(number) for number in range(1, shape.gpus + 1)),
     ]
     return [
@@ -218,6 +218,7 @@ def _section(program: Program, folder: str) -> str:
         name=program.name,
         priority=program.priority,
         folder=folder,
+        start=str(program.autostart).lower(),
         again="true" if program.last_code is None else "unexpected",
         ended=program.last_code or 0,
         command=quote_percents(shlex.join(program.command)),
@@ -240,11 +241,8 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
 
     Paths of data are relative to the checkout, where supervisord runs, because its format cannot quote every character.
     """
-    given = {name: f">{password}" for name, password in passwords.items()}
-    users = "\n".join(acl.lines(given))
-    (run.folder / "redis").mkdir(exist_ok=True)
-    text = _REDIS.format(port=shape.redis_port, folder=run.folder.name, users=users)
-    private_files.write(run.folder / "redis.conf", text.encode())
+    redis_server.write_configuration(run.folder, shape.redis_port, passwords)
+    cpu_workers.write_lanes(shape.lanes, shape.workers - len(shape.lanes))
     return write_programs(programs(shape, run, passwords), run)
 
 
@@ -254,7 +252,7 @@ def write_programs(supervised: Sequence[Program], run: Run) -> Path:
     (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"
     sections = [_section(program, folder) for program in supervised]
-    text = "".join([_SUPERVISORD.format(folder=folder), *sections, *_groups(supervised)])
+    text = "".join([_SUPERVISORD.format(folder=folder), _control(), *sections, *_groups(supervised)])
     private_files.write(path, text.encode())
     return path
 
@@ -266,12 +264,20 @@ def _groups(supervised: Sequence[Program]) -> list[str]:
     return [_GROUP.format(priority=priority, names=",".join(several)) for priority, several in names.items()]
 
 
+def _control() -> str:
+    """Return the configuration of SOCKET, or "" if its path is too long when supervisord makes it absolute."""
+    here = Path("/proc/self/cwd")
+    path = f"{here if here.exists() else CHECKOUT}/{SOCKET}"
+    return _CONTROL.format(socket=quote_percents(path)) if len(path) <= _MAX_PATH else ""
+
+
 def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[bytes]:
     """Start supervisord with a configuration file. It runs in its own session.
 
     Signals of the terminal therefore reach only the starter, which then stops supervisord.
     """
     name = f"{LOCAL_FOLDER.name}/{configuration.name}"
+    (CHECKOUT / SOCKET).unlink(missing_ok=True)  # supervisord would wait for the socket of a killed one
     return subprocess.Popen(
         run.command(sys.executable, "-m", "deploy.local.supervisor_daemon", "-c", name),
         cwd=CHECKOUT,

@@ -436,6 +436,22 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   changed_nothing
 }
 
+@test "scale of a local cluster takes one number of CPU workers" {
+  pretend_local
+  cluster scale 2
+  exits 0
+  shows "local 2"
+  for words in "" "two" "0" "65" "2 --gpu 1"; do
+    # shellcheck disable=SC2086
+    cluster scale $words
+    exits 2
+  done
+  says "scale of a local cluster needs one number of CPU workers, such as scale 2, and no options."
+  cluster autoscale
+  exits 1
+  says "./deploy-cluster.sh scale N"
+}
+
 # -- without Docker ---------------------------------------------------------------------------------------------------
 
 @test "a local cluster does not ask Docker, and works without its client" {

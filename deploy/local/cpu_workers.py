@@ -1,0 +1,50 @@
+"""CPU workers of the local cluster. Their number can change while the cluster is running.
+
+supervisord knows MAX_WORKERS programs from its start, and runs those that have lanes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from deploy.local import private_files
+from jobs.settings import LOCAL_FOLDER
+
+MAX_WORKERS = 64
+#: File with the number of lanes of each CPU worker, one per line.
+LANES = LOCAL_FOLDER / "lanes"
+#: File with the number of workers of all kinds, which coordinators read.
+SIZE = LOCAL_FOLDER / "cluster_size"
+#: Shell command that reads the lanes of worker $1 and starts it.
+_START = 'WORKER_THREADS=$(sed -n "$1p" "$2"); export WORKER_THREADS; exec "$3" -m cpu_worker'
+
+
+def program_name(number: int) -> str:
+    return f"cpu-worker-{number}"
+
+
+def worker_id(number: int) -> str:
+    return f"cpu-{number}"
+
+
+def command(number: int) -> tuple[str, ...]:
+    """Return the command that starts a worker with the lanes that it has at that time."""
+    return ("/bin/sh", "-c", _START, program_name(number), str(number), f"{LOCAL_FOLDER.name}/lanes", sys.executable)
+
+
+def write_lanes(lanes: Sequence[int], others: int) -> None:
+    """Store the lanes of each CPU worker, and the size of the cluster with `others`, its other workers."""
+    private_files.write(LANES, "".join(f"{count}\n" for count in lanes).encode())
+    private_files.write(SIZE, f"{len(lanes) + others}\n".encode())
+
+
+def read_lanes() -> tuple[int, ...]:
+    """Return the lanes of each CPU worker of the running cluster."""
+    return tuple(int(line) for line in LANES.read_text().split())
+
+
+def is_wanted(program: str) -> bool:
+    """Return False for programs of CPU workers that have no lanes."""
+    numbers = range(len(read_lanes()) + 1, MAX_WORKERS + 1)
+    return program not in {program_name(number) for number in numbers}
