@@ -79,7 +79,8 @@ All clusters. A command concerns the cluster that this checkout has, and the run
                   change the number of CPU workers until its next start
               --gpu G        number of GPU workers among them
   report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
-  backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file
+  backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file. All kinds of clusters use
+                  the same format
   restore FILE    replace the cluster's data by a backup, also after cleanup. If it fails, the data does not change. The
                   audit log's file is restored if it is missing, and never overwritten
               --yes          do not ask for confirmation, even if jobs are running

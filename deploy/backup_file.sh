@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Reads and writes backup files. Docker and Kubernetes use the same format.
+# Sourced by deploy-cluster.sh. Reads and writes backup files. All kinds of clusters use the same format.
 
 readonly BACKUP_FORMAT=1
 
@@ -43,7 +43,7 @@ open_backup() { # open_backup PATH: extract the parts into $WORK and check them
 
 in_manifest() { sed -nE "s/.*\"$1\": \"?([^\",}]*).*/\1/p" "$WORK/manifest.json"; }
 
-write_backup() { # write_backup FILE: write the backup atomically from $WORK/dump.rdb, its facts in $WORK/log, and audit.jsonl
+write_backup() { # write_backup FILE [MISSING]: write the backup from $WORK/dump.rdb, its facts in $WORK/log, and audit.jsonl
   [[ $(sha256 "$WORK/dump.rdb") == "$(fact sha256)" ]] || fail 1 "the copy is incomplete: its checksum differs." "Run the same command again."
   manifest >"$WORK/manifest.json"
   local part parts=(manifest.json dump.rdb)
@@ -55,7 +55,7 @@ write_backup() { # write_backup FILE: write the backup atomically from $WORK/dum
   fi
   mv -n "$part" "$1"
   say "Written: $1 ($(fact keys) keys, $(($(wc -c <"$1") / 1024 + 1)) KB). Restore it: ./deploy-cluster.sh restore FILE"
-  say "The backup does not contain the contents of artifacts: docs/operations.md#backup-and-restore"
+  say "The backup does not contain ${2:-the contents of artifacts}: docs/operations.md#backup-and-restore"
 }
 
 backup_path() { # backup_path FILE: check and print the path of a new backup
@@ -65,6 +65,29 @@ backup_path() { # backup_path FILE: check and print the path of a new backup
   [[ ! -e $file ]] || fail 2 "$file already exists and is not overwritten." "Use another name, such as $1.$(date +%Y%m%d)"
   [[ -d $(dirname "$file") && -w $(dirname "$file") ]] || fail 2 "cannot write to the folder $(dirname "$file")."
   printf '%s\n' "$file"
+}
+
+tell_replaced() { # tell_replaced PATH STATUS: print what a restore would replace; STATUS is JSON with the number of jobs
+  local jobs unfinished
+  jobs=$(tr -d ' \n' <<<"$2" | grep -oE '"jobs":\{[^}]*\}') || true
+  unfinished=$(grep -oE '"(queued|running|finishing|cancelling)":[1-9][0-9]*' <<<"$jobs" | tr -d '"' | paste -sd , - | sed 's/,/, /g') || true
+  say "This replaces all jobs and results by those of $1 (created $(in_manifest made), $(in_manifest keys) keys)."
+  [[ -z $unfinished ]] || say "Unfinished jobs would be lost: $unfinished"
+}
+
+tell_restored() { # tell_restored KEYS
+  say "Restored $1 keys."
+  say "Tokens that were revoked after the backup are valid again; check them with cluster token list."
+}
+
+tell_audit_file() { # print what happened to the audit log's file, as audit_file.py wrote it to $WORK/loaded_audit
+  local state name
+  read -r state name <"$WORK/loaded_audit" || true
+  case $state in
+    put) say "The audit log's file was restored." ;;
+    kept) say "The audit log's file was kept: a rollback entry will mark the entries that this backup does not contain." ;;
+    aside) note "The existing file belonged to another audit log: it was renamed to $name and replaced by the backup's file." ;;
+  esac
 }
 
 need_one_redis() { # refuse a restore under Sentinel, because a replica would bring the current data back

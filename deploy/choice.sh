@@ -82,8 +82,6 @@ has_new_bash() { ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)); }
 LOADED='' # parts that were loaded
 
 load() { # load PART...: source files of deploy/, each once
-  has_new_bash ||
-    fail 3 "this command needs bash 4.4 or later; the current version is $BASH_VERSION." "macOS: brew install bash"
   local part
   for part in run backup_file "$@"; do
     [[ " $LOADED " != *" $part "* ]] || continue
@@ -94,10 +92,17 @@ load() { # load PART...: source files of deploy/, each once
   [[ -n $WORK ]] || begin
 }
 
+need_new_bash() {
+  has_new_bash ||
+    fail 3 "this command needs bash 4.4 or later; the current version is $BASH_VERSION." "macOS: brew install bash"
+}
+
 load_docker() {
+  need_new_bash
   load docker/{dry_run,env_file,engine,containers,trouble,pool,runner,start,update,autoscale,show,clear,report,backup}
 }
 
 load_kubernetes() {
+  need_new_bash
   load kubernetes/{dry_run,target,render,preflight,images,runner,start,show,clear,backup}
 }

@@ -4,12 +4,12 @@
 
 # Path of the audit log in the container, the same as in docker-compose.yml.
 readonly AUDIT_FILE=/var/lib/audit/audit.jsonl
-readonly BY_HAND='For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore'
+readonly FOR_LOCAL='For a local cluster, add the option --local.'
 
 # -- backup -----------------------------------------------------------------------------------------------------------
 
 docker_backup() { # backup FILE
-  local file NO_DOCKER=$BY_HAND
+  local file NO_DOCKER=$FOR_LOCAL
   file=$(backup_path "$@")
   need_docker
   read_config
@@ -18,7 +18,7 @@ docker_backup() { # backup FILE
   redis=$(running_server)
   [[ -z $PRETENDED ]] || redis=REDIS
   [[ -n $redis ]] || fail 1 "Redis is not running in Docker, or is not healthy, so its data cannot be copied." \
-    "Start the cluster: ./deploy-cluster.sh docker" "$BY_HAND"
+    "Start the cluster: ./deploy-cluster.sh docker" "$FOR_LOCAL"
   if [[ -n $DRY ]]; then
     quoted docker exec -i "$redis" sh -s "< deploy/docker/dump-redis.sh"
     quoted docker exec -i COORDINATOR python3 - dump "$AUDIT_FILE" "< deploy/docker/audit_file.py"
@@ -56,7 +56,7 @@ copy_audit_file() { # copy the file after the Redis dump, so that it has all ent
 docker_restore() { # restore FILE [--yes]
   local file='' yes='' cpus gpus
   # shellcheck disable=SC2034  # used by files sourced later
-  local NO_DOCKER=$BY_HAND
+  local NO_DOCKER=$FOR_LOCAL
   forget_overrides
   read_restore "$@"
   file=$(from_caller "$file")
@@ -72,11 +72,7 @@ docker_restore() { # restore FILE [--yes]
 
 confirm_restore() { # confirm_restore YES PATH: ask only if the restore would replace data
   docker volume ls --quiet --filter "label=$LABEL.project=$PROJECT" --filter "label=$LABEL.volume=redis-data" | grep -q . || return 0
-  local jobs='' unfinished
-  jobs=$(in_coordinator deploy/docker/status.py json 2>/dev/null | grep -oE '"jobs":\{[^}]*\}') || true
-  unfinished=$(grep -oE '"(queued|running|finishing|cancelling)":[1-9][0-9]*' <<<"$jobs" | tr -d '"' | paste -sd , - | sed 's/,/, /g') || true
-  say "This replaces all jobs and results by those of $2 (created $(in_manifest made), $(in_manifest keys) keys)."
-  [[ -z $unfinished ]] || say "Unfinished jobs would be lost: $unfinished"
+  tell_replaced "$2" "$(in_coordinator deploy/docker/status.py json 2>/dev/null || true)"
   sure "$1" "Replace them?"
 }
 
@@ -100,8 +96,7 @@ restore_all() {
   create_pool
   start_runner
   need_good
-  [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
-  [[ -n $DRY ]] || say "Tokens that were revoked after the backup are valid again; check them with cluster token list."
+  [[ -n $DRY ]] || tell_restored "$(sed -n 's/^keys //p' "$WORK/loaded")"
   [[ -n $DRY ]] || tell_up
 }
 
@@ -127,7 +122,7 @@ load_dump() { # load_dump CONTAINER USER IMAGE: load the dump into the volumes o
 }
 
 load_audit_file() { # restore the file only if it is missing; never overwrite an existing file
-  local id user image state name
+  local id user image
   compose_run create coordinator
   id=$(containers coordinator | awk '{ print $1; exit }')
   if [[ -n $DRY ]]; then
@@ -148,12 +143,7 @@ load_audit_file() { # restore the file only if it is missing; never overwrite an
     note "The audit log's file could not be restored; see the lines above. The existing file was not changed."
     return 0
   }
-  read -r state name <"$WORK/loaded_audit" || true
-  case $state in
-    put) say "The audit log's file was restored." ;;
-    kept) say "The audit log's file was kept: a rollback entry will mark the entries that this backup does not contain." ;;
-    aside) note "The existing file belonged to another audit log: it was renamed to $name and replaced by the backup's file." ;;
-  esac
+  tell_audit_file
 }
 
 undo_restore() { # start the cluster again with its old data, which is unchanged

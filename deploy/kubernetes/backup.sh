@@ -39,8 +39,7 @@ kubernetes_restore() { # restore FILE [--yes]
   stop_workloads
   load_into_volume || undo_kube_restore
   apply
-  [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
-  [[ -n $DRY ]] || say "Tokens that were revoked after the backup are valid again; check them with cluster token list."
+  [[ -n $DRY ]] || tell_restored "$(sed -n 's/^keys //p' "$WORK/loaded")"
 }
 
 load_into_volume() { # load the dump in a temporary pod on the volume of the stopped Redis

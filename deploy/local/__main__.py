@@ -1,6 +1,7 @@
 """Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-COMMAND is run, stop, status, scale, invite, join or leave. `cluster up` uses the commands `state` and `join-detached`.
+COMMAND is run, stop, status, scale, invite, join or leave. Scripts use the commands dump and restore, and
+`cluster up` uses `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from pathlib import Path
 
 from deploy.local.outcome import INTERRUPTED, USAGE, CommandError, StopRequested, command_error_from_os_error, say
 from jobs.invalid_settings import InvalidSettings
@@ -42,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("stop")
     verbs.add_parser("status")
     verbs.add_parser("scale").add_argument("count", type=int)
+    for command in ("dump", "restore"):
+        verbs.add_parser(command).add_argument("folder", type=Path)
     invite = verbs.add_parser("invite")
     invite.add_argument("--address", default="")
     invite.add_argument("--port", type=int)
@@ -80,11 +84,18 @@ def run_command(given: argparse.Namespace) -> int:
         return commands.stop() if given.command == "stop" else commands.status()
     if given.command in ("state", "join-detached"):
         return start_detached(given)
-    if given.command == "scale":
-        from deploy.local import scaling  # starts of a cluster do not need this module
-
-        return scaling.scale(given.count)
+    if given.command in ("scale", "dump", "restore"):
+        return _operate(given)
     return _about_hosts(given)
+
+
+def _operate(given: argparse.Namespace) -> int:
+    # Starts of a cluster do not need these modules.
+    from deploy.local import data_copies, scaling
+
+    if given.command == "scale":
+        return scaling.scale(given.count)
+    return {"dump": data_copies.dump, "restore": data_copies.restore}[given.command](given.folder)
 
 
 def start_detached(given: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ import psutil
 
 from coordinator.secrets import keys
 from coordinator.server import client_address
-from deploy.local import processes, redis_server, samples, shape
+from deploy.local import data_swap, processes, redis_server, samples, shape
 from deploy.local.cluster import ADDRESS, LocalCluster
 from deploy.local.outcome import (
     FAILED,
@@ -127,6 +127,7 @@ def hold_cluster_lock() -> Iterator[None]:
             f"a local cluster of this checkout is already running: {_address()}\n  Stop it: ./deploy-cluster.sh stop",
         )
     _stop_earlier_run()
+    data_swap.finish()
     ADDRESS.unlink(missing_ok=True)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)

@@ -42,6 +42,20 @@ local_scale() { # scale N
   local_verb scale "$1"
 }
 
+local_backup() { # backup FILE
+  load local/backup
+  backup_local_cluster "$@"
+}
+
+local_restore() { # restore FILE [--yes]
+  load local/backup
+  restore_local_cluster "$@"
+}
+
+need_environment() { # fail if this checkout cannot have a local cluster with data
+  [[ -x .venv/bin/python ]] || fail 1 "this checkout has no local cluster." "Start one: ./deploy-cluster.sh local"
+}
+
 local_autoscale() {
   fail 1 "a local cluster has no autoscaler: its workers already use all cores, and idle workers cost nothing." \
     "Change the number of workers: ./deploy-cluster.sh scale N    Use containers: ./deploy-cluster.sh docker"

@@ -50,15 +50,15 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   says "Redis is not running in Docker, or is not healthy" "./deploy-cluster.sh docker"
 }
 
-@test "without an engine, backup and restore say how to copy a local cluster" {
+@test "without an engine, backup and restore say how to name a local cluster" {
   saved
   engine refuse '[["docker version", 1, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]]'
   cluster backup ../other.tar.gz
   exits 3
-  says "the Docker engine does not answer" "For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore"
+  says "the Docker engine does not answer" "For a local cluster, add the option --local."
   cluster restore ../backup.tar.gz --yes
   exits 3
-  says "For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore"
+  says "For a local cluster, add the option --local."
 }
 
 @test "a backup overwrites nothing" {
@@ -94,7 +94,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   exits 2
   cluster backup ../backup.tar.gz
   exits 1
-  says "Redis is not running in Docker" "For a local cluster, stop it and copy its data by hand"
+  says "Redis is not running in Docker" "For a local cluster, add the option --local."
 }
 
 @test "backup --dry-run" {
