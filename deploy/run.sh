@@ -36,6 +36,11 @@ section() { # section TITLE COMMAND...: print a section of the report, even if t
   "${@:2}" 2>&1 || printf '(not available)\n'
 }
 
+error_lines() { # error_lines [FILE...]: print the last 40 lines that report errors
+  local pattern='"level": ?"(error|critical)"|level=(error|fatal)|\b(ERROR|CRITICAL|FATAL)\b|\[(error|crit|alert|emerg)\]|Traceback|OOM'
+  grep -hE -- "$pattern" "$@" | tail -n 40 | grep . || printf 'none\n'
+}
+
 save_report() { # save_report PATH
   [[ -d $(dirname "$1") ]] || fail 2 "folder $(dirname "$1") does not exist."
   whole_report | redacted >"$WORK/report"

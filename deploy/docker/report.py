@@ -1,7 +1,7 @@
 """Print measurements of a cluster. ./deploy-cluster.sh report pipes this program into a coordinator's container.
 
 The container can reach Prometheus and the API. Metric names come from jobs/metrics.py of its image; recording rules are
-in prometheus/rules/recording.yml.
+in prometheus/rules/recording.yml. deploy/local/report.py prints the same sections without Prometheus.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ PROMETHEUS = "http://prometheus:9090"
 API = "http://127.0.0.1:3000"
 TOKEN = Path("/run/secrets/cluster_token")
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-#: Filter that excludes requests that wait until a job finishes, because their responses are slow on purpose.
-WAITING = 'route!~"/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/events"'
+#: Routes of requests that wait until a job finishes. Their responses are slow on purpose.
+WAITING_ROUTES = "/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/events"
+
+
+#: Values of a measurement by their labels, which are one text.
+Series = list[tuple[str, float]]
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,10 @@ class Measurement:
     title: str
     expression: str
     show: Callable[[float], str]
+
+
+#: Measurements by the title of their section.
+Sections = Sequence[tuple[str, Sequence[Measurement]]]
 
 
 def seconds(value: float) -> str:
@@ -52,7 +60,7 @@ def size(value: float) -> str:
 
 
 def _api_quantile(quantile: float) -> str:
-    buckets = f"{metrics.HTTP_SECONDS.name}_bucket{{{WAITING}}}"
+    buckets = f'{metrics.HTTP_SECONDS.name}_bucket{{route!~"{WAITING_ROUTES}"}}'
     return f"histogram_quantile({quantile}, sum by (le) (rate({buckets}[15m]))) >= 0"
 
 
@@ -60,7 +68,7 @@ def recording_rule_measurements(title: str, rule: str) -> list[Measurement]:
     return [Measurement(f"{title} {name}", f"{rule}:{name}_5m", seconds) for name, _ in QUANTILES]
 
 
-SECTIONS: tuple[tuple[str, Sequence[Measurement]], ...] = (
+SECTIONS: Sections = (
     (
         "Throughput",
         (
@@ -102,8 +110,9 @@ def get_json(url: str, token: str = "") -> Any:
     return answer.json()
 
 
-def series(expression: str) -> list[tuple[str, float]]:
-    query = urllib.parse.urlencode({"query": expression})
+def series(measurement: Measurement) -> Series:
+    """Return the current values of a measurement from Prometheus, by their labels."""
+    query = urllib.parse.urlencode({"query": measurement.expression})
     rows = get_json(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
     return sorted((_labels(row["metric"]), float(row["value"][1])) for row in rows)
 
@@ -112,12 +121,13 @@ def _labels(labels: dict[str, str]) -> str:
     return " ".join(value for name, value in sorted(labels.items()) if name != "__name__")
 
 
-def format_measurements() -> Iterator[str]:
-    for title, shown in SECTIONS:
+def format_measurements(read: Callable[[Measurement], Series] = series, sections: Sections = SECTIONS) -> Iterator[str]:
+    """Yield sections with the values that `read` returns for their measurements."""
+    for title, shown in sections:
         yield f"\n## {title}"
         shown_any = False
         for figure in shown:
-            for labels, value in series(figure.expression):
+            for labels, value in read(figure):
                 shown_any = True
                 yield f"{f'{figure.title} {labels}'.strip():<44} {'no data' if isnan(value) else figure.show(value)}"
         if not shown_any:
@@ -136,25 +146,30 @@ def alerts() -> Iterator[str]:
         yield "No alert is firing."
 
 
-def cluster(token: str) -> Iterator[str]:
+def cluster(api: str, token: str) -> Iterator[str]:
     yield "\n## Cluster"
-    yield json.dumps(get_json(f"{API}/api/status", token), indent=2)
+    yield json.dumps(get_json(f"{api}/api/status", token), indent=2)
     yield "\n## Workers"
-    for worker in get_json(f"{API}/api/workers", token)["workers"]:
+    for worker in get_json(f"{api}/api/workers", token)["workers"]:
         lanes = f"{worker['busy_lanes']} of {worker['lanes']} lanes busy"
         facts = (worker["id"], worker["device"], worker["state"], lanes)
         yield "  ".join(str(fact) for fact in facts)
 
 
-def main() -> None:
-    # While an operator replaces the token, the file contains two tokens. The first one is used.
-    token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
-    for what, lines in (("The API", cluster(token)), ("Prometheus", format_measurements()), ("Prometheus", alerts())):
+def print_sections(*sections: tuple[str, Iterator[str]]) -> None:
+    """Print the lines of sections. Each section has the name of the server from which it comes."""
+    for what, lines in sections:
         try:
             for line in lines:
                 print(line)
         except (httpx.HTTPError, OSError, ValueError, KeyError) as error:
             print(f"\n{what} does not answer: {error}")
+
+
+def main() -> None:
+    # While an operator replaces the token, the file contains two tokens. The first one is used.
+    token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
+    print_sections(("The API", cluster(API, token)), ("Prometheus", format_measurements()), ("Prometheus", alerts()))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,4 @@ report_containers() {
   ((${#ids[@]} == 0)) || docker stats --no-stream --format 'table {{.Name}}\t{{.CPUPerc}}\t{{.MemUsage}}\t{{.PIDs}}' "${ids[@]}"
 }
 
-report_errors() {
-  local pattern='"level": ?"(error|critical)"|level=(error|fatal)|\b(ERROR|CRITICAL|FATAL)\b|\[(error|crit|alert|emerg)\]|Traceback|OOM'
-  "${COMPOSE[@]}" logs --no-color --since 24h --tail 5000 2>&1 </dev/null | grep -E -- "$pattern" | tail -n 40 || printf 'none\n'
-}
+report_errors() { "${COMPOSE[@]}" logs --no-color --since 24h --tail 5000 2>&1 </dev/null | error_lines; }

@@ -95,7 +95,6 @@ kube_versions() {
 }
 
 kube_errors() {
-  local pattern='"level": ?"(error|critical)"|level=(error|fatal)|\b(ERROR|CRITICAL|FATAL)\b|\[(error|crit|alert|emerg)\]|Traceback|OOM'
   k logs --selector 'app.kubernetes.io/name' --prefix --all-containers --since 24h --tail 2000 --max-log-requests 1000 2>&1 |
-    grep -E -- "$pattern" | tail -n 40 || printf 'none\n'
+    error_lines
 }

@@ -1,7 +1,7 @@
 """Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-COMMAND is run, stop, status, scale, invite, join or leave. Scripts use the commands dump and restore, and
-`cluster up` uses `state` and `join-detached`.
+COMMAND is run, stop, status, scale, invite, join or leave. Scripts use the commands dump, restore, report and
+configuration, and `cluster up` uses `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     for flag in ("--once", "--json", "--no-samples", "--runner", "--no-runner"):
         run.add_argument(flag, action="store_true")
     verbs.add_parser("stop")
-    verbs.add_parser("status")
+    for command in ("status", "report", "configuration"):
+        verbs.add_parser(command)
     verbs.add_parser("scale").add_argument("count", type=int)
     for command in ("dump", "restore"):
         verbs.add_parser(command).add_argument("folder", type=Path)
@@ -84,18 +85,20 @@ def run_command(given: argparse.Namespace) -> int:
         return commands.stop() if given.command == "stop" else commands.status()
     if given.command in ("state", "join-detached"):
         return start_detached(given)
-    if given.command in ("scale", "dump", "restore"):
+    if given.command in ("scale", "dump", "restore", "report", "configuration"):
         return _operate(given)
     return _about_hosts(given)
 
 
 def _operate(given: argparse.Namespace) -> int:
     # Starts of a cluster do not need these modules.
-    from deploy.local import data_copies, scaling
+    from deploy.local import data_copies, report, scaling
 
     if given.command == "scale":
         return scaling.scale(given.count)
-    return {"dump": data_copies.dump, "restore": data_copies.restore}[given.command](given.folder)
+    if given.command in ("dump", "restore"):
+        return {"dump": data_copies.dump, "restore": data_copies.restore}[given.command](given.folder)
+    return report.report() if given.command == "report" else report.configuration()
 
 
 def start_detached(given: argparse.Namespace) -> int:

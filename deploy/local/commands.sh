@@ -42,6 +42,11 @@ local_scale() { # scale N
   local_verb scale "$1"
 }
 
+local_report() { # report [FILE]
+  load local/report
+  report_local_cluster "$@"
+}
+
 local_backup() { # backup FILE
   load local/backup
   backup_local_cluster "$@"
