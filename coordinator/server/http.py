@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
@@ -150,7 +151,10 @@ def require_scope(*scopes: Scope) -> params.Depends:
 
 
 class ScopedRoute(APIRoute):
-    """Route that declares its scope with `require_scope`. A GET route without it requires Scope.READ."""
+    """Route that declares its scope with `require_scope`. A GET route without it requires Scope.READ.
+
+    Its response models are built when OpenAPI needs them, because they would take half of a coordinator's start.
+    """
 
     def __init__(
         self,
@@ -159,6 +163,7 @@ class ScopedRoute(APIRoute):
         *,
         dependencies: Sequence[params.Depends] | None = None,
         methods: set[str] | list[str] | None = None,
+        responses: Mapping[int | str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
         route_dependencies = list(dependencies or ())
@@ -167,6 +172,14 @@ class ScopedRoute(APIRoute):
                 raise TypeError(f"{path} changes data and must declare a scope: dependencies=[http.require_scope(...)]")
             route_dependencies.append(require_scope(Scope.READ))
         super().__init__(path, endpoint, dependencies=route_dependencies, methods=methods, **options)
+        self.responses = {status: dict(response) for status, response in (responses or {}).items()}
+        del self.response_fields
+
+    @cached_property
+    def response_fields(self) -> dict[int | str, Any]:  # type: ignore[override]
+        """Return the fields of the responses that have a model, by status."""
+        described = APIRoute(self.path, self.endpoint, operation_id=self.unique_id, responses=self.responses)
+        return described.response_fields
 
 
 def describe_problem(model: Any) -> dict[str, Any]:
