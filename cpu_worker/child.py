@@ -5,12 +5,14 @@ Only child processes of a CPU worker load numba.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -76,7 +78,9 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
         "derive": _derive,
     }
     try:
+        gc.disable()  # Importing numba creates many objects and no garbage.
         pipe.send(Started(removed=remove_unused()))
+        gc.enable()
         while True:
             what, *arguments = pipe.recv()
             pipe.send(answers[what](shared, *arguments))
@@ -103,9 +107,21 @@ def load(shared: Any, kind: str, how: Load) -> Loaded | None:
     with code_sets.compile_once(kind, wait=how.may_wait, recompile=how.recompile) as may_load:
         if not may_load:
             return None
-        wrong = _find_error(kind)
+        with _collecting_garbage(how.may_compile):
+            wrong = _find_error(kind)
     unkept = code_sets.unsaved_kinds().get(kind, "")
     return Loaded(seconds=round(time.perf_counter() - started, 3), wrong=wrong, unkept=unkept)
+
+
+@contextmanager
+def _collecting_garbage(is_collecting: bool) -> Iterator[None]:
+    """Disable garbage collection unless `is_collecting`. Compiling creates garbage, and loading code does not."""
+    if not is_collecting:
+        gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _find_error(kind: str) -> str:
