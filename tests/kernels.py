@@ -34,14 +34,29 @@ ENVIRONMENT = {"PYTHONPATH": path(), "NUMBA_CACHE_DIR": str(CACHE)}
 FOLDERS = {"contract", "integration", "hostile", "chaos", "browser"}
 #: Name of a file in sets that also have the functions that only tests call.
 _COMPLETE = "complete-for-tests"
+#: File with the answer of `compile_all` in the last run with several processes, by the run's ID.
+LAST_RUN = CACHE / "last-run.json"
 
 
 @cache
 def compile_all() -> dict[str, str]:
     """Compile kernels, or load and check them. Compile wrong ones again, as workers do.
 
-    Return the reasons by kind if kernels are still wrong.
+    Return the reasons by kind if kernels are still wrong. In a run with several processes, one of them does the work.
     """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if not run:
+        return _compile_all()
+    with _locked("lock-run"):
+        known = json.loads(LAST_RUN.read_text()) if LAST_RUN.exists() else {}
+        if run not in known:
+            known = {run: _compile_all()}
+            LAST_RUN.write_text(json.dumps(known))
+    wrong: dict[str, str] = known[run]
+    return wrong
+
+
+def _compile_all() -> dict[str, str]:
     wrong = wrong_kernels()
     return wrong_kernels(wrong) if wrong else {}
 
@@ -85,10 +100,10 @@ def _is_complete(kind: str) -> bool:
 
 
 @contextlib.contextmanager
-def _locked() -> Iterator[None]:
+def _locked(name: str = "lock-tests") -> Iterator[None]:
     """Compile in one process at a time: each would drop the set that another has just completed."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock-tests").open("a") as lock:
+    with (CACHE / name).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -58,8 +58,24 @@ def test_a_run_of_tests_compiles_wrong_kernels_once_more(
         return still if anew else {"odd": "wrong sum"}
 
     monkeypatch.setattr(kernels, "wrong_kernels", wrong_kernels)
+    monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)
     assert kernels.compile_all.__wrapped__() == still
     assert calls == [[], ["odd"]]
+
+
+def test_one_process_of_a_run_compiles_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
+        calls.append(os.environ["PYTEST_XDIST_TESTRUNUID"])
+        return {"odd": "wrong sum"} if anew else {"odd": "", "even": ""}
+
+    monkeypatch.setattr(kernels, "wrong_kernels", wrong_kernels)
+    monkeypatch.setattr(kernels, "LAST_RUN", tmp_path / "last-run.json")
+    for run in ("first", "first", "second"):
+        monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", run)
+        assert kernels.compile_all.__wrapped__() == {"odd": "wrong sum"}
+    assert calls == ["first", "first", "second", "second"], "two calls a run"
 
 
 def test_all_kinds_are_wrong_if_their_process_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
