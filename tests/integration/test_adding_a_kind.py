@@ -25,7 +25,16 @@ FILE = re.compile(r"^`(jobs/\S+)`\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTAL
 COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Files that a clone does not have, except the caches of mypy and import-linter: without them, checks take seconds.
 MADE = shutil.ignore_patterns(
-    ".git", ".venv", ".cluster", "__pycache__", ".pytest_cache", ".ruff_cache", ".hypothesis", "node_modules", "dist"
+    ".git",
+    ".venv",
+    ".cluster",
+    "*-pytest-*.pyc*",
+    "*.pyc.*",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    "node_modules",
+    "dist",
 )
 
 

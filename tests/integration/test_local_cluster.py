@@ -119,8 +119,8 @@ def copied(path: Path) -> Checkout:
     """Return a copy of the code in a new folder, with this checkout's environment."""
     path.mkdir()
     for name in COPIED:
-        if (ROOT / name).is_dir():  # Other tests compile sources at the same time and rename temporary files.
-            shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("*.pyc.*"))
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, path / name, ignore=packages.ignore_unfinished)
         else:
             shutil.copy(ROOT / name, path / name)
     environment = path / ".venv"

@@ -38,7 +38,7 @@ def following(tmp_path: Path) -> Path:
     """A checkout of the next version."""
     copy = tmp_path / "next"
     for name in (*packages.ALL, "tests/kinds"):
-        shutil.copytree(packages.TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(packages.TOP / name, copy / name, ignore=packages.ignore_unfinished)
     (copy / "jobs" / "VERSION").write_text(f"{NEXT}\n")
     with (copy / "jobs/store/lua/clock.lua").open("a") as library:
         library.write("-- of the next version\n")

@@ -96,7 +96,7 @@ class LocalCluster:
 
 def _copy(folder: Path) -> None:
     for name in packages.ALL:
-        shutil.copytree(packages.TOP / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(packages.TOP / name, folder / name, ignore=packages.ignore_unfinished)
 
 
 @contextmanager
