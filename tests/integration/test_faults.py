@@ -18,7 +18,7 @@ from tests.stuck_function import stuck
 
 JOBS: dict[str, dict[str, Any]] = {
     "collatz": {"start_number": 1, "number_count": 2_000_000_000},
-    "thread": {"replicas": 20_000, "seed": 7},
+    "thread": {"replicas": 8_000, "seed": 7},
 }
 
 

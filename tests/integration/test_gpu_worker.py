@@ -22,7 +22,8 @@ from tests.integration.live import Live, until
 
 pytestmark = pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=MISSING)
 
-VERIFY: dict[str, Any] = {"mode": "verify", "start_number": str(2**40), "number_count": 20 * 2**32}
+#: Parameters of a job whose units take the fake GPU a third of a second each.
+VERIFY: dict[str, Any] = {"mode": "verify", "start_number": str(2**40), "number_count": 8 * 2**32}
 
 
 @contextmanager
@@ -113,7 +114,8 @@ def test_a_gpu_that_was_killed_with_its_worker_is_free_soon(tmp_path: Path) -> N
 
 def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Path) -> None:
     with gpu_cluster(tmp_path) as live:
-        job = live.submit("collatz", {**VERIFY, "number_count": 30 * 2**32}, device="gpu")
+        (tmp_path / "faults" / "slow").write_text("0.3")
+        job = live.submit("collatz", VERIFY, device="gpu")
         until(lambda: live.job(job)["done"] > 0)
         (tmp_path / "faults" / "lost").touch()
         assert live.processes["gpu-0"].wait(60) == 1
@@ -125,21 +127,22 @@ def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Pa
         assert live.processes["gpu-0"].wait(120) == 1, "a GPU that fails its self-test must get no work"
         assert "cannot be used" in live.log("gpu-0")
         (tmp_path / "faults" / "lost").unlink()
+        (tmp_path / "faults" / "slow").unlink()
         start_gpu_worker(live)
-        assert live.result(job, 120) == expected({**VERIFY, "number_count": 30 * 2**32})
+        assert live.result(job, 120) == expected(VERIFY)
 
 
 def test_a_sick_gpu_is_cordoned_and_what_it_computed_last_is_computed_elsewhere(tmp_path: Path) -> None:
     with gpu_cluster(tmp_path) as live:
-        parameters = {**VERIFY, "number_count": 20 * 2**32}
-        job = live.submit("collatz", parameters)
+        (tmp_path / "faults" / "slow").write_text("1")
+        job = live.submit("collatz", VERIFY)
         until(lambda: live.job(job)["done"] > 0, 60)
         (tmp_path / "faults" / "xid").write_text("79")
         sick = until(lambda: (row := node(live)).get("cordoned") and row["state"] == "drained" and row, 60)
         assert "Xid 79" in sick["cordoned"] and sick["live"] and not sick["busy_lanes"]
         assert live.job(job)["state"] == "running", "some of it is left"
         live.start_worker(0)
-        assert live.result(job, 240) == expected(parameters)
+        assert live.result(job, 240) == expected(VERIFY)
         [host] = live.get("/api/hosts")["hosts"]
         assert [(one["cordoned"] or "")[:10] for one in host["devices"]] == [UUIDS[0][:10]]
         until(lambda: not live.redis().zcount("ct:workers:gpu", 0, "+inf"), 60)
@@ -150,6 +153,7 @@ def test_a_sick_gpu_is_cordoned_and_what_it_computed_last_is_computed_elsewhere(
         until(lambda: "Xid 79" in (live.job(waits)["waiting_because"] or ""), 60)
         live.kill("gpu-0", signal.SIGTERM)
         (tmp_path / "faults" / "xid").unlink()
+        (tmp_path / "faults" / "slow").unlink()
         start_gpu_worker(live)
         until(lambda: live.job(waits)["state"] == "running", 120)
 
