@@ -15,8 +15,9 @@ SETS := tests/stack tests/soak tests/chaos tests/hostile tests/integration tests
 # Options for browser tests, which are so CPU-intensive that two processes use two cores. The tests of a file share a
 # cluster.
 BROWSERS := -n 2 --dist loadscope --no-loadscope-reorder -m "browser and not alone" tests/browser
-# Folders with tests that must run alone; a test checks this list.
-ALONE := tests/integration tests/hostile tests/browser
+# Folders with tests that measure time; a test checks these lists. Clusters of PAIRS mostly wait, so two suit two cores.
+PAIRS := tests/integration
+ALONE := tests/hostile tests/browser
 # Without bytecode files, each of the hundreds of test processes would compile its sources.
 unexport PYTHONDONTWRITEBYTECODE
 # Python interpreter for GPU tests, which needs CuPy.
@@ -58,6 +59,7 @@ test: web-test python-test ## run all tests
 python-test: setup web ## run all tests except the TypeScript tests of the pages
 	$(PYTEST) $(TOGETHER) $(SETS)
 	$(PYTEST) $(BROWSERS)
+	$(PYTEST) -n 2 --dist loadscope --no-loadscope-reorder -m alone $(PAIRS)
 	$(PYTEST) -m alone $(ALONE)
 
 unit: setup ## run the unit tests
