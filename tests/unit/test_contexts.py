@@ -337,6 +337,15 @@ def test_contexts_are_selected_and_deleted(
     assert (row["name"], row["selected"], row["url"]) == ("b.test", True, "http://b.test")
 
 
+def test_a_login_to_the_cluster_of_the_checkout_prints_no_note_about_it(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    fake.on("GET", "/api/session", WHO)
+    with running(home / "mine"):
+        assert "note:" not in log_in(capsys, monkeypatch, "http://127.0.0.1:3000")
+        assert "note:" in log_in(capsys, monkeypatch, "http://b.test")
+
+
 def test_destructive_commands_name_a_cluster_that_is_not_the_checkouts(
     fake: Fake, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:

@@ -233,7 +233,7 @@ def preferred(stated: settings.Settings, name: str) -> str:
     if stated.coordinator_url:
         return "CLUSTER_URL"
     checkout, context = checkouts.own(), load(stated).by_name.get(name)
-    if context and context.folder == str(checkout.folder):
+    if context and (context.folder == str(checkout.folder) or context.url == checkout.url()):
         return ""
     joined = _own_membership(stated)
     if context and joined and joined.url == context.url:
