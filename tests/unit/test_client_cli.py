@@ -553,6 +553,15 @@ def test_a_submission_and_the_job_name_the_same_start(fake: Fake, run: Run, seco
     assert ["starts", *start.split()] in [line.split() for line in run("job", "j1").out.splitlines()]
 
 
+def test_a_job_prints_no_empty_parameters_and_the_start_of_long_ones(fake: Fake, run: Run) -> None:
+    items = [f"{number}.txt" for number in range(500)]
+    fake.on("GET", "/api/jobs/j1", job("running", parameters={"items": items, "env": {}, "outputs": []}))
+    printed = run("job", "j1").out.partition("parameters\n")[2].splitlines()
+    assert [line.split()[0] for line in printed] == ["items"]
+    assert len(printed[0]) < 250 and printed[0].endswith(f"... ({len(json.dumps(items))} characters)")
+    assert json.loads(run("job", "j1", "--json").out)["parameters"]["items"] == items
+
+
 def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     used = USAGE | {"workers": {"desk": {"device": "cpu", "units": 250, "leases": 2, "seconds": 3.0}}}
     fake.on("GET", "/api/jobs/j1", job("running", usage=used))

@@ -21,6 +21,8 @@ SLACK = 3
 SECTIONS = 4
 #: Parts of a result that its summary omits. The user has set the parameters, and a note describes new files.
 _OMITTED = frozenset({"parameters", "new_files"})
+#: Maximum number of characters of a list in the parameters of a job. With --json, the whole list is printed.
+_LONGEST_LIST = 200
 #: Maximum number of lines in the summary of a result.
 SUMMARY_LINES = 40
 #: Maximum number of paths that are printed of an artifact.
@@ -376,7 +378,7 @@ def job(row: Mapping[str, Any]) -> None:
     line("parameters")
     pairs(
         {
-            name: json.dumps(value) if isinstance(value, Mapping | list) else value
+            name: visible(json.dumps(value), _LONGEST_LIST) if value and isinstance(value, Mapping | list) else value
             for name, value in row["parameters"].items()
         },
         indent=2,
