@@ -45,7 +45,7 @@ def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Pa
     )
     (work / "57.txt").write_text("y" * 57)
     _, out, err = run("put", work, "--name", "results", "--exclude", "0*.txt")
-    assert "uploaded 1 files, 57 bytes" in err and out.strip() != artifact_id
+    assert "uploaded 1 file, 57 bytes" in err and out.strip() != artifact_id
     code, listed, _ = run("list")
     assert [line.split()[:3] for line in listed.splitlines()] == [["id", "name", "files"], [out[:12], "results", "49"]]
     _, info, _ = run("info", "results")
@@ -54,7 +54,7 @@ def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Pa
     paths = json.loads(run("info", "results", "--json")[1])["paths"]
     assert len(paths) == 51 and {"path": "run.sh", "bytes": 0} in paths
     got = tmp_path / "got"
-    assert run("fetch", out[:8], got)[1] == f"{got}: 49 files; downloaded 49, 1.57 KiB\n"
+    assert run("fetch", out[:8], got)[1] == f"{got} has 49 files; downloaded 49 files, 1.57 KiB\n"
     assert (got / "latest").read_text() == "y" * 57 and (got / "empty").is_dir()
     assert json.loads(run("fetch", "results", got, "--json")[1])["fetched_files"] == 0
     assert run("delete", "results") == (0, "results deleted\n", "")

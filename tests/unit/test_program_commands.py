@@ -772,7 +772,7 @@ def test_what_all_units_left_is_fetched_by_unit(fake: Ran, run: Run, tmp_path: P
     two = fake.keeps(**{"outputs__1__d__b.csv": b"new", "values__1.json": b"[1]"})
     fake.units(unit(artifact=one), unit("done", 1, artifact=two), unit("running", 2))
     ran = run("result", "j1", "--fetch", str(tmp_path / "got"))
-    assert ran.code == 0 and b"files of 2 units; downloaded 3" in ran.out
+    assert ran.code == 0 and b"has the files of 2 units; downloaded 3 files" in ran.out
     found = {
         str(path.relative_to(tmp_path / "got")): path.read_text() for path in tmp_path.rglob("*") if path.is_file()
     }

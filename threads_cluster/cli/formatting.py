@@ -60,6 +60,11 @@ def percent(ratio: float | None) -> str:
     return f"{ratio * 100:.1f} %" if 0 < ratio < 1 else f"{ratio:.0%}".replace("%", " %")
 
 
+def files(count: int) -> str:
+    """Format a number of files, such as "1 file"."""
+    return f"{count:,} {'file' if count == 1 else 'files'}"
+
+
 def size(count: float | None) -> str:
     """Format a number of bytes with a binary unit, such as MiB."""
     if count is None:

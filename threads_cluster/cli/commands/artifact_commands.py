@@ -48,8 +48,9 @@ def put(
     row = answer["artifact"]
     show.line(row["artifact_id"])
     show.say(
-        f"{row['files']} files, {formatting.size(row['bytes'])}; uploaded {answer['sent_files']} files, "
-        f"{answer['sent_bytes']} bytes, and a manifest of {formatting.size(answer['manifest_bytes'])}"
+        f"{formatting.files(row['files'])}, {formatting.size(row['bytes'])}; uploaded"
+        f" {formatting.files(answer['sent_files'])}, {answer['sent_bytes']} bytes,"
+        f" and a manifest of {formatting.size(answer['manifest_bytes'])}"
     )
 
 
@@ -85,8 +86,8 @@ def fetch(
     if as_json:
         show.json_line(answer)
         return
-    count, size = answer["fetched_files"], formatting.size(answer["fetched_bytes"])
-    show.line(f"{folder}: {answer['artifact']['files']} files; downloaded {count}, {size}")
+    total, count = formatting.files(answer["artifact"]["files"]), formatting.files(answer["fetched_files"])
+    show.line(f"{folder} has {total}; downloaded {count}, {formatting.size(answer['fetched_bytes'])}")
 
 
 @app.command()

@@ -218,8 +218,8 @@ def _submit(
     def sent(answer: Json) -> None:
         row, count = answer["artifact"], answer["sent_files"]
         if not quiet:
-            what = f"{count:,} {'file' if count == 1 else 'files'}, {answer['sent_bytes']:,} bytes"
-            show.say(f"uploaded {what} of {row['files']:,} {'file' if row['files'] == 1 else 'files'}")
+            what = f"{formatting.files(count)}, {answer['sent_bytes']:,} bytes"
+            show.say(f"uploaded {what} of {formatting.files(row['files'])}")
 
     key = given.get("idempotency_key") or uuid.uuid4().hex
     choices = options.job_options(given) | {"idempotency_key": key}
@@ -240,10 +240,8 @@ def _fetch(session: Session, row: Mapping[str, Any], folder: Path, *, quiet: boo
 
     answer = session.cluster.programs.fetch_unit(row, folder, replace=True)
     if not quiet:
-        count = answer["fetched_files"]
-        running.note(
-            f"downloaded {count:,} {'file' if count == 1 else 'files'}, {formatting.size(answer['fetched_bytes'])}"
-        )
+        count = formatting.files(answer["fetched_files"])
+        running.note(f"downloaded {count}, {formatting.size(answer['fetched_bytes'])}")
 
 
 def _warn_of_stdin() -> None:
@@ -591,8 +589,9 @@ def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: b
     if as_json:
         show.json_line({"job_id": job_id, **answer})
         return
-    count, size = answer["fetched_files"], formatting.size(answer["fetched_bytes"])
-    show.line(f"{folder}: files of {answer['units']:,} units; downloaded {count:,}, {size}")
+    count, size = formatting.files(answer["fetched_files"]), formatting.size(answer["fetched_bytes"])
+    units = "1 unit" if answer["units"] == 1 else f"{answer['units']:,} units"
+    show.line(f"{folder} has the files of {units}; downloaded {count}, {size}")
     if not answer["units"]:
         show.say(
             f"No unit stored output files. See --output in: cluster submit command --help   and: cluster units {job_id}"
