@@ -208,7 +208,7 @@ class LocalCluster:
         """Return a line about the kinds whose kernels workers are compiling, or nothing if there are none."""
         workers = self.api.get("/api/workers")["workers"]
         kinds = " and ".join(sorted({kind for worker in workers for kind in worker.get("compiling", ())}))
-        return [f"Workers are compiling {kinds}; jobs of these kinds start after that."] if kinds else []
+        return [f"Workers are compiling the kernels of {kinds}; jobs that use them start after that."] if kinds else []
 
     def _pages(self) -> str:
         if not self.shape.pages:

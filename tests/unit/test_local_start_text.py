@@ -58,7 +58,7 @@ def test_the_first_lines_are_three_ways_to_begin(folder: Path, monkeypatch: pyte
     assert re.match(r"  submit a kind: +\.venv/bin/cluster submit collatz ", kind)
     assert " model download qwen --source hf://" in model and model.endswith("&& .venv/bin/cluster serve qwen --wait")
     assert pages.startswith("Pages: http://127.0.0.1:3000/#login=ABC ")
-    assert kernels == "Workers are compiling collatz and thread; jobs of these kinds start after that."
+    assert kernels == "Workers are compiling the kernels of collatz and thread; jobs that use them start after that."
     assert ports == ("Ports: API and pages 3000, Redis 41000, metrics 9090, gRPC 50051, HTTPS for joined machines 3443")
     assert "Stop: Ctrl-C here, or ./deploy-cluster.sh stop" in last
     assert Checkout(folder).ports() == ports.removeprefix("Ports: ")
