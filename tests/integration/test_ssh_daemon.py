@@ -139,6 +139,26 @@ def test_other_users_cannot_use_the_connections(home: Path, server: Sshd) -> Non
     assert ran(place, "true")[0] == 0 and server.connections() == 2, "a folder that others can access is not used"
 
 
+#: Program that connects its stdin and stdout to an address, like a ProxyCommand.
+_PROXY = """\
+import os, socket, sys, threading
+there = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def send():
+    while data := os.read(0, 65536): there.sendall(data)
+    os._exit(0)
+threading.Thread(target=send, daemon=True).start()
+while data := there.recv(65536): os.write(1, data)
+"""
+
+
+def test_a_proxy_command_keeps_the_output_of_no_client_open(home: Path, server: Sshd) -> None:
+    (home / "proxy.py").write_text(_PROXY)
+    place = Place(home, server, persist=60, proxy_command=f"{sys.executable} {home}/proxy.py %h %p")
+    client = place.start("-q", "--no-files", "--", "echo", "hi")
+    assert client.communicate(timeout=45) == ("hi\n", "")
+    assert ran(place, "true")[0] == 0 and len(daemons(home)) == 1
+
+
 def test_a_silent_client_blocks_no_other(home: Path, server: Sshd) -> None:
     place = Place(home, server, persist=20)
     assert ran(place, "true")[0] == 0

@@ -24,7 +24,7 @@ from threads_cluster.ssh import daemon_client
 from threads_cluster.ssh.hosts import Hosts, KeptConnections
 
 #: Timeout in seconds for receiving a command from a client that has connected.
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = 20.0
 
 
 def main(path: str, descriptor: str) -> None:
