@@ -214,7 +214,7 @@ class Settings(BaseSettings):
     #: Share of submissions without a `traceparent` that start a trace.
     otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
     #: Folder in which workers keep profiles until they are uploaded (docs/profiles.md).
-    #: If the setting is empty, a local cluster uses .cluster/profiles, and other workers use a temporary folder.
+    #: If the setting is empty, a local cluster uses .cluster/profiles, and other clusters use a temporary folder.
     profile_dir: str = ""
     #: Minimum level of log messages: debug, info, warning or error. Logs are JSON lines on stderr.
     log_level: Literal["debug", "info", "warning", "error"] = "info"

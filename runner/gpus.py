@@ -32,7 +32,7 @@ class Gpu(HostGpu):
 
 
 class Telemetry:
-    """Measurements of GPUs, in the format of GPU workers. A driver that does not respond delays no heartbeat."""
+    """Measures GPUs in a background thread, so that a driver that does not respond delays no heartbeat."""
 
     def __init__(self, gpus: Sequence[Gpu] = ()) -> None:
         self._gpus = gpus

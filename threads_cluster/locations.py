@@ -23,12 +23,12 @@ def on(cluster: Cluster, host: str | None, place: str, *, store: bool = False) -
     """
     if ":" in place or (place == _STORE and (store or host is None)):
         return place
-    host = host or own_host(cluster)
+    host = host or find_own_host(cluster)
     return f"{host}:{place}" if host else place
 
 
-def own_host(cluster: Cluster) -> str:
-    """Return the name of this machine in the cluster, or an empty string if none of its runners is live there."""
+def find_own_host(cluster: Cluster) -> str:
+    """Return the name of this machine in the cluster, or an empty string if no live runner of the cluster is on it."""
     from threads_cluster.client import checkouts
 
     hosts = {row["host"] for row in cluster.workers() if row["live"] and row["device"] == "runner"}
@@ -56,5 +56,5 @@ def require(cluster: Cluster, place: str, option: str) -> None:
 
 
 def is_at(place: str | None, locations: Collection[str]) -> bool:
-    """Return True if one of the locations is `place`. Without a host, `place` is this device of any host."""
+    """Return True if `place` is None or one of the locations. Without a host, `place` matches locations on any host."""
     return place is None or place in locations or any(each.endswith(f":{place}") for each in locations)

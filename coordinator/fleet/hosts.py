@@ -1,4 +1,4 @@
-"""Find hosts and calculate their measurements, from the reports of their workers. No I/O."""
+"""Find hosts and calculate their measurements from their workers' reports. No I/O."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]
 
 
 def require(workers: Iterable[answers.Worker], name: str, field: str) -> None:
-    """Raise NotFound, which names the existing hosts, unless a worker of this host was seen within the last hour."""
+    """Raise NotFound, which lists the existing hosts, if no worker of a host was seen within the last hour."""
     if name not in (known := by_host(workers)):
         raise errors.NotFound(f"host {name} does not exist; {_list_names(known)}", field=field)
 
 
-def only_runner(workers: Iterable[answers.Worker], place: str, field: str) -> str:
-    """Return the only host that has a live runner. Raise InvalidRequest, which names the hosts, if there are several.
+def find_runner_host(workers: Iterable[answers.Worker], place: str, field: str) -> str:
+    """Return the only host with a live runner. Raise InvalidRequest with a list of hosts if there are several or none.
 
-    `place` is the location without a host, for the message.
+    `place` is the location without a host, which the error message repeats.
     """
     known = by_host(row for row in workers if row["live"] and row["device"] == Device.RUNNER)
     if len(known) != 1:

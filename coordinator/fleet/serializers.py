@@ -124,7 +124,7 @@ def serialize_gpus(workers: Sequence[answers.Worker]) -> list[answers.FleetGpu]:
 
 
 def find_gpu_job(gpu: answers.ReportedGpu, worker: answers.Worker) -> str | None:
-    """Return the job that uses a GPU. A runner reports it for each GPU, because a runner executes several jobs."""
+    """Return the job that uses a GPU. A runner executes several jobs, so it reports the job of each GPU."""
     if not worker["live"]:
         return None
     return gpu.get("job") if worker["device"] == Device.RUNNER else worker["job"]

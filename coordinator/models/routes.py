@@ -186,16 +186,16 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
 
 
 def _find_holder(row: artifacts.Artifact, device: str) -> str:
-    """Return the holder of an artifact at a location. A device without a host is that of the only host with a copy.
+    """Return the holder of an artifact at a location. A location without a host is on the only host with a copy.
 
-    Raises NotFound if the artifact has no copy there.
+    Raises NotFound if there is no copy at the location, or if several hosts have one.
     """
     there = locations.list_locations(row.holders)
     fitting = [place for place in there if device == place or (":" not in device and place.endswith(f":{device}"))]
     if len(fitting) != 1:
-        lies = ", ".join(("disk", *there))
-        which = f"several copies at {device}; name one" if fitting else f"no copy at {device}"
-        raise errors.NotFound(f"device: the model has {which}; it is at {lies}", field="device")
+        places = ", ".join(("disk", *there))
+        which = f"several copies at {device}; add the host, such as {fitting[0]}" if fitting else f"no copy at {device}"
+        raise errors.NotFound(f"device: the model has {which}; its locations are {places}", field="device")
     return f"{locations.HOLDER_PREFIX}{fitting[0]}"
 
 

@@ -67,17 +67,17 @@ def begin(
 ) -> str:
     """Submit a workflow with one action, and return its ID. A repeated call with the same key returns the same ID.
 
-    `of` is the name of the model or the ID of the chunk, and `target` the request's field with the target location.
-    Raises NotFound for a host that does not exist, InvalidRequest
-    for a device without a host if several hosts have runners, and the errors of `submitting.submit`.
+    `of` is the name of the model or the ID of the chunk, and `target` is the request field with the target location.
+    Raises NotFound for a host that does not exist, InvalidRequest for a location without a host unless exactly one
+    host has a runner, and the errors of `submitting.submit`.
     """
-    row = {"action_id": action, "action_type": action, **_with_hosts(cluster, fields, target)}
+    row = {"action_id": action, "action_type": action, **_add_hosts(cluster, fields, target)}
     text = json.dumps({"name": f"{action} {of}", "actions": [row]}).encode()
     named = f"task@{principal.tenant}:{key}" if key else ""
     return submitting.submit(cluster.store.workflows, cluster.settings, text, principal, key=named)
 
 
-def _with_hosts(cluster: Cluster, fields: Mapping[str, Any], target: str) -> dict[str, Any]:
+def _add_hosts(cluster: Cluster, fields: Mapping[str, Any], target: str) -> dict[str, Any]:
     """Return the fields of an action with a host in each location outside of the cluster's store."""
     places = {
         field: locations.parse(fields[field], (*locations.STORAGE_DEVICES, "gpu"), any_host=True)
@@ -87,14 +87,14 @@ def _with_hosts(cluster: Cluster, fields: Mapping[str, Any], target: str) -> dic
     outside = {field: place for field, place in places.items() if not place.is_store}
     workers = cluster.queries.fleet.workers() if outside else []
     names = {"target_device": target}
-    found = {field: _with_host(workers, names.get(field, field), place) for field, place in outside.items()}
+    found = {field: _add_host(workers, names.get(field, field), place) for field, place in outside.items()}
     return {**fields, **{field: str(place) for field, place in found.items()}}
 
 
-def _with_host(workers: Sequence[answers_of_fleet.Worker], field: str, place: Location) -> Location:
-    """Return a location with a host. A target must be on an existing host, but a copy can be on a host that is lost."""
+def _add_host(workers: Sequence[answers_of_fleet.Worker], field: str, place: Location) -> Location:
+    """Return a location with a host. A target host must exist, but the host of an existing copy can be lost."""
     if not place.host:
-        return replace(place, host=hosts.only_runner(workers, place.device, field))
+        return replace(place, host=hosts.find_runner_host(workers, place.device, field))
     if field != "source_device":
         hosts.require(workers, place.host, field)
     return place

@@ -123,7 +123,7 @@ def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> d
 def _stored_name(cluster: Cluster, tenant: str, model: str) -> str:
     """Return the name of a downloaded model of Hugging Face. Names of other models are returned unchanged.
 
-    Raises NotFound, which says how to download the model.
+    Raises NotFound, which contains the download command, if the cluster has not downloaded the model.
     """
     if not hub.is_model(model):
         return model

@@ -33,7 +33,7 @@ class ModelAt(BaseModel):
     model_name: str = Field(pattern=artifacts.NAME, description="A model that GET /api/v1/models lists.")
     device: str = Field(max_length=100, description="HOST:gpu0 or HOST:cpu. Without HOST, any suitable host.")
     port: int | None = Field(
-        None, ge=1, le=65535, description="Not used. The response has a note that says how the service is reached."
+        None, ge=1, le=65535, description="Not used. A note in the response says where to send requests."
     )
 
 

@@ -102,9 +102,7 @@ class ClusterCollector(Collector):
             yield from self._grid()
 
     def _grid(self) -> Iterator[Metric]:
-        """Yield the metrics under the names of grid-cli. Sums over coordinators stay correct, because only the leader
-        exports them.
-        """
+        """Yield the metrics under the names of grid-cli. Only the leader exports them, so that they can be summed."""
         for row in grid.rows(self._queries):
             family = Metric(row["name"].removesuffix("_total"), row["help"], row["type"])
             for sample in row["samples"]:

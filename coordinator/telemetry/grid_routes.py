@@ -16,6 +16,6 @@ routes = http.router(tag="cluster")
 def grid_metrics(cluster: http.ClusterDep) -> Response:
     """Return job counts, job durations and host scores under the names of grid-cli. `cluster metrics` prints them.
 
-    Prometheus finds these and all other metrics at METRICS_PORT.
+    Prometheus can scrape these and all other metrics at METRICS_PORT.
     """
     return json_response({"metrics": grid.rows(cluster.queries)})

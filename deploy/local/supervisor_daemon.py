@@ -24,7 +24,7 @@ def _unblock() -> None:
 
 
 def _exit_on_stop_signals() -> None:
-    """Let stop signals end this new process, also the signals that have arrived since the fork."""
+    """Let stop signals terminate this new process, including signals that have arrived since the fork."""
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     _unblock()

@@ -20,7 +20,7 @@ def keep_local(url: str) -> None:
 
 
 def keep_at(url: str, authority: str = "") -> None:
-    """Store a context for a cluster in containers, on Kubernetes, or that this machine has joined.
+    """Store a context for a cluster in containers or on Kubernetes, or for a cluster that this machine has joined.
 
     It is selected only if no context is selected.
     """
@@ -33,19 +33,19 @@ def delete(folder: Path = LOCAL_FOLDER) -> None:
     def matches(each: Context) -> bool:
         return any(Path(path).is_relative_to(folder) for path in (each.folder, each.authority) if path)
 
-    _report_errors(lambda: contexts.delete_matching(matches, settings.load()))
+    _change_contexts(lambda: contexts.delete_matching(matches, settings.load()))
 
 
 def delete_at(url: str) -> None:
     """Delete the context of a cluster that is not local."""
-    _report_errors(lambda: contexts.delete_matching(lambda each: each == Context(url, each.name), settings.load()))
+    _change_contexts(lambda: contexts.delete_matching(lambda each: each == Context(url, each.name), settings.load()))
 
 
 def _keep(context: Context) -> None:
-    _report_errors(lambda: contexts.keep(context, settings.load(), select=False))
+    _change_contexts(lambda: contexts.keep(context, settings.load(), select=False))
 
 
-def _report_errors(change: Callable[[], object]) -> None:
+def _change_contexts(change: Callable[[], object]) -> None:
     """Change the contexts. Errors are printed instead of raised, because clusters and workers need no context.
 
     With sudo, the home directory can belong to another user, who could not read a file of root.

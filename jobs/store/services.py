@@ -446,7 +446,7 @@ def _count(counts: Sequence[bytes] | None) -> int:
 
 
 def _readable_report(job: str, known: Mapping[str, str]) -> Report | None:
-    """Return the report of a replica. It is None if there is none or it is unreadable."""
+    """Return the report of a replica, or None if it is missing or unreadable."""
     return next(iter(unreadable_entries.readable("service", [(job, known)], lambda _, row: _report(row))), None)
 
 

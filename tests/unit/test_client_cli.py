@@ -796,7 +796,9 @@ def test_audit_verifies_the_cluster_and_a_file(fake: Fake, run: Run, tmp_path: P
     assert run("audit", str(tmp_path / "none")).code == 2
     file.write_text("\n".join(lines))
     ran = run("audit", str(file))
-    assert ran.out.startswith("entries 1 to 2 are unchanged\n") and "line 3 is cut, so it was not verified" in ran.err
+    assert (
+        ran.out.startswith("entries 1 to 2 are unchanged\n") and "line 3 is incomplete and was not verified" in ran.err
+    )
     file.write_text("")
     assert run("audit", str(file)).out == "no entries\n"
 

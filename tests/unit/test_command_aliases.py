@@ -139,12 +139,12 @@ def test_our_commands_know_the_flags_that_they_are_given(row: aliases.Row) -> No
     assert known.issuperset({*given, *(() if row.foreign == "run" else ("--json",))})
 
 
-def test_they_are_installed_beside_cluster() -> None:
+def test_aliases_are_installed_together_with_cluster() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     text = (ROOT / "deploy/environment.sh").read_text()
     for name, place in scripts.items():
-        module, _, function = place.removeprefix("threads_cluster.").partition(":")
-        assert f"write_command {name} {module} {function}\n" in text
+        module, _, function = place.partition(":")
+        assert module == "threads_cluster.entry_points" and f"write_command {name} {function}\n" in text
 
 
 @pytest.mark.parametrize(
@@ -164,15 +164,15 @@ def test_it_ends_as_cluster_does(words: list[str], code: int, out: str, err: str
     assert "\x1b[31m" not in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_configuration_file_of_gswarm_is_refused_by_name(tmp_path: Path) -> None:
+def test_gswarm_reports_its_configuration_file_as_not_read(tmp_path: Path) -> None:
     file = tmp_path / ".gswarm" / "config.yaml"
     assert aliases.describe_unread_file(tmp_path) == aliases.describe_unread_file(None) == ""
     file.parent.mkdir()
     file.write_text("cluster:\n  host: node1\n  port: 8090\nqueue: {max_concurrent_tasks: 4}\nother: 1\n")
     note = aliases.describe_unread_file(tmp_path)
     assert note == (
-        f"note: {file} is not read. Use instead for cluster: cluster login URL; for queue: RUNNER_SLOTS, and --timeout "
-        "and --retries of a job. See docs/coming-from/gswarm.md"
+        f"note: {file} is not read. Instead of cluster, use cluster login URL. Instead of queue, use RUNNER_SLOTS, and "
+        "--timeout and --retries of a job. See docs/coming-from/gswarm.md"
     )
     command = [sys.executable, "-c", "from threads_cluster.compat.aliases import gswarm; gswarm()", "--help"]
     environment = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Tests how models of Hugging Face are named, and which addresses of pages become sources."""
+"""Tests names of Hugging Face models, and the conversion of page addresses into sources."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def test_the_name_in_a_cluster_follows_from_the_model(model: str, name: str) -> 
 
 
 @pytest.mark.parametrize("text", ["tiny", "", "/a/b", "../b", "a/", "hf://a/b", "a b/c"])
-def test_other_names_are_no_models_of_the_hub(text: str) -> None:
+def test_other_names_are_not_models_of_the_hub(text: str) -> None:
     assert not hub.is_model(text)

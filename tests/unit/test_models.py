@@ -61,7 +61,7 @@ def test_what_is_no_place_is_refused(text: Any) -> None:
         locations.parse(text, ("disk", "dram", "gpu"))
 
 
-def test_a_device_may_stand_without_a_host_where_one_is_found_later() -> None:
+def test_a_location_can_omit_its_host() -> None:
     assert locations.parse("gpu0", ("gpu", "cpu"), any_host=True) == Location("", "gpu0")
     assert locations.parse("dram", ("disk", "dram"), any_host=True) == Location("", "dram")
 
@@ -94,7 +94,7 @@ def test_a_device_without_a_host_is_on_the_only_host_with_a_runner(pool: Pool) -
         ("GET", "/api/hosts/no", None, "host"),
     ],
 )
-def test_a_host_that_does_not_exist_is_refused_at_once_and_the_others_are_named(
+def test_a_host_that_does_not_exist_is_refused_with_a_list_of_hosts(
     pool: Pool, method: str, path: str, body: Any, field: str
 ) -> None:
     pool.put_model("tiny")
@@ -104,7 +104,7 @@ def test_a_host_that_does_not_exist_is_refused_at_once_and_the_others_are_named(
     assert "host no does not exist; the hosts are node1, node2" in answer.json()["detail"]
 
 
-def test_a_copy_on_a_host_that_is_lost_can_be_moved_and_deleted(pool: Pool) -> None:
+def test_a_copy_on_a_lost_host_can_be_moved_and_deleted(pool: Pool) -> None:
     pool.put_model("tiny")
     pool.store.artifacts.hold("default", pool.model("tiny")["artifact_id"], "place:lost:disk")
     pool.store.artifacts.hold("default", pool.model("tiny")["artifact_id"], "place:lost:dram")
@@ -114,7 +114,7 @@ def test_a_copy_on_a_host_that_is_lost_can_be_moved_and_deleted(pool: Pool) -> N
     assert pool.model("tiny")["locations"] == ["disk"]
 
 
-def test_the_page_of_a_model_is_downloaded_as_the_model(pool: Pool) -> None:
+def test_the_address_of_a_models_page_downloads_the_model(pool: Pool) -> None:
     assert pool.ask("PUT", "/api/secrets/HF_TOKEN", {"value": "x"}).is_success
     workflow = pool.begin("models/m/download", {"source": "https://huggingface.co/Qwen/Qwen3-0.6B"})
     fetch = pool.parameters(workflow, "download--fetch")
@@ -333,7 +333,7 @@ def test_a_model_is_deleted_at_one_place_or_whole_and_not_while_something_has_it
     for host in ("a", "b"):
         both.done(both.begin("models/tiny/copy", {"target_device": f"{host}:disk"}), "copy--bring")
     missing = both.ask("DELETE", "/api/v1/models/tiny?device=c:disk")
-    assert missing.status_code == 404 and "it is at disk, a:disk, b:disk" in missing.json()["detail"]
+    assert missing.status_code == 404 and "its locations are disk, a:disk, b:disk" in missing.json()["detail"]
     assert both.ask("DELETE", "/api/v1/models/tiny?device=a:disk").status_code == 204
     assert both.model("tiny")["locations"] == ["disk", "b:disk"]
     both.store.artifacts.hold("default", artifact, "service:s")

@@ -263,7 +263,9 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
     assert run("delete", "night") == (0, "night deleted\n", "")
 
 
-def test_a_profile_without_a_name_is_named_by_the_time_and_stopped_as_the_only_one(run: Run, bench: Bench) -> None:
+def test_a_profile_without_a_name_is_named_after_the_time_and_can_be_stopped_without_a_name(
+    run: Run, bench: Bench
+) -> None:
     code, out, err = run("stop")
     assert (code, out) == (2, "") and "no profile is recording; start one with: cluster profile start" in err
     code, out, err = run("start", "--hz", "1")
@@ -272,7 +274,7 @@ def test_a_profile_without_a_name_is_named_by_the_time_and_stopped_as_the_only_o
     assert time.strptime(row["name"], "%Y-%m-%d-%H%M%S")
     bench.client.profiles.start("other")
     code, out, err = run("stop", "--no-wait")
-    assert code == 2 and f"these profiles are recording: other, {row['name']}; stop one with" in err
+    assert code == 2 and f"several profiles are recording: other, {row['name']}; stop one with" in err
     assert run("stop", "other", "--no-wait")[0] == 0
     assert run("stop", "--no-wait")[1] == f"{row['name']} collecting\n"
 

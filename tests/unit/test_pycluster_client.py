@@ -36,7 +36,7 @@ def end_download(pool: Pool, files: dict[str, bytes]) -> threading.Thread:
     return thread
 
 
-def test_a_model_of_the_hub_is_not_downloaded_by_itself(manager: LLMClusterManager) -> None:
+def test_deploy_does_not_download_a_model_without_the_flag(manager: LLMClusterManager) -> None:
     with pytest.raises(ApiError) as refused:
         manager.deploy_model(MODEL)
     assert refused.value.status == 404
@@ -44,7 +44,7 @@ def test_a_model_of_the_hub_is_not_downloaded_by_itself(manager: LLMClusterManag
     assert command in str(refused.value) and "download=True" in str(refused.value)
 
 
-def test_a_flag_downloads_the_model_once(pool: Pool, manager: LLMClusterManager) -> None:
+def test_deploy_downloads_the_model_once_with_the_flag(pool: Pool, manager: LLMClusterManager) -> None:
     ending = end_download(pool, {"model/m.gguf": WEIGHTS})
     made = manager.deploy_model(MODEL, download=True, model_size="0.6b")
     ending.join()
@@ -55,15 +55,15 @@ def test_a_flag_downloads_the_model_once(pool: Pool, manager: LLMClusterManager)
     assert len(pool.sent("POST", "/download")) == 1
 
 
-def test_a_download_that_fails_names_its_workflow(pool: Pool, manager: LLMClusterManager) -> None:
+def test_a_failed_download_names_its_workflow(pool: Pool, manager: LLMClusterManager) -> None:
     ending = end_download(pool, {"model/readme.txt": b"no weights"})
     with pytest.raises(DownloadFailed, match=r"was not downloaded: .*has no file that ends in") as failed:
         manager.deploy_model(MODEL, download=True)
     ending.join()
-    assert failed.value.next.startswith("see the download with cluster workflow status ")
+    assert failed.value.next.startswith("see why with cluster workflow status ")
 
 
-def test_a_name_that_is_taken_is_not_replaced(pool: Pool, manager: LLMClusterManager) -> None:
+def test_a_download_does_not_replace_another_model(pool: Pool, manager: LLMClusterManager) -> None:
     pool.put_model("qwen3-0.6b")
     with pytest.raises(BadArgument, match=r"model qwen3-0\.6b already exists, from an uploaded file"):
         manager.deploy_model(MODEL, download=True)
@@ -71,7 +71,7 @@ def test_a_name_that_is_taken_is_not_replaced(pool: Pool, manager: LLMClusterMan
         manager.deploy_model("tiny", download=True)
 
 
-def test_the_configuration_file_is_refused_by_name(manager: LLMClusterManager, tmp_path: Path) -> None:
+def test_the_client_warns_about_its_unread_configuration_file(manager: LLMClusterManager, tmp_path: Path) -> None:
     (tmp_path / "pycluster.yaml").write_text("cluster: {}\n")
     with pytest.warns(UserWarning, match=r"pycluster\.yaml is not read\. .*docs/coming-from/pycluster\.md"):
         LLMClusterManager(manager.cluster)

@@ -384,7 +384,7 @@ def _no_address(text: str, reason: str) -> Misconfigured:
 
 
 def _two_credentials(url: str, credential: Credential) -> Misconfigured:
-    """Return the error for an address with a user, because a request has either a user or a token."""
+    """Return the error for an address with a user name if there is a token. A request cannot contain both."""
     error = Misconfigured(f"the address {url} contains a user name or password, which would replace {credential.name}")
     error.next = "remove the user name and password from the address"
     return error

@@ -29,7 +29,7 @@ class DownloadFailed(ClientError):
 
     def __init__(self, model: str, task: str, reason: str) -> None:
         super().__init__(f"{model} was not downloaded: {reason}")
-        self.next = f"see the download with cluster workflow status {task}"
+        self.next = f"see why with cluster workflow status {task}"
 
 
 class _Placed(Resource):
@@ -103,7 +103,7 @@ class Models(_Placed):
         return self._begin(name, "download", {field: value for field, value in fields.items() if value is not None})
 
     def fetch(self, model: str, timeout: float | None = None) -> str:
-        """Download ORG/REPO or ORG/REPO/FILE of Hugging Face unless the cluster has it, and return its name there.
+        """Download ORG/REPO or ORG/REPO/FILE from Hugging Face unless the cluster has it. Return its name there.
 
         Raises TimedOut after `timeout` seconds, and DownloadFailed if the download fails. Requires the scope run.
         """
@@ -127,7 +127,7 @@ class Models(_Placed):
             raise
         if row["status"] == "ready" and row["source"] != source:
             other = row["source"] or "an uploaded file"
-            raise BadArgument(f"model {name} already exists, from {other}; deploy it by this name, or delete it first")
+            raise BadArgument(f"model {name} already exists, from {other}; deploy {name}, or delete it first")
         return bool(row["status"] == "ready")
 
     def copy(self, name: str, to: str, *, source: str = "disk") -> Json:

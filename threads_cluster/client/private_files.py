@@ -21,14 +21,14 @@ class UnusableFile(Misconfigured):
 
 
 def check_private(file: Path) -> None:
-    """Raise UnusableFile if other users can read or change a file, which contains a token."""
+    """Raise UnusableFile if other users can access a file. Files with tokens must pass this check."""
     if file.stat().st_mode & 0o077:
         advice = f"revoke its tokens if they were read; then: chmod 600 {file}"
         raise UnusableFile(file, "other users can read it", advice)
 
 
 def check_unchangeable(file: Path) -> None:
-    """Raise UnusableFile if other users can change a file, which contains no token."""
+    """Raise UnusableFile if other users can change a file. Files without tokens must pass this check."""
     if file.stat().st_mode & 0o022:
         raise UnusableFile(file, "other users can change it", f"check its content; then: chmod 600 {file}")
 

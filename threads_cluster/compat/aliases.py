@@ -22,7 +22,7 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _PERIODS = range(10, 1001)
 #: Configuration file of grid-cli. It has the format of cluster.yaml.
 _HOST_FILE = Path("config/cluster_config.yaml")
-#: Sections of gswarm's configuration file, and what replaces each of them.
+#: Sections of gswarm's configuration file, mapped to the commands, options and settings that replace them.
 _SECTIONS = {
     "cluster": "cluster login URL",
     "profiling": "--freq of profiler start",
@@ -241,7 +241,7 @@ def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) ->
 
 
 def _host_file() -> list[str]:
-    """Return the option for grid-cli's file of hosts. Return an empty list if it does not exist, or cluster.yaml does.
+    """Return the option that names grid-cli's host file, or an empty list if cluster.yaml exists or the file does not.
 
     Both files have the same format.
     """
@@ -282,9 +282,8 @@ def describe_unread_file(home: Path | None) -> str:
         text = file.read_text(encoding="utf-8", errors="replace") if file else ""
     except OSError:
         return ""
-    instead = [f"for {name}: {_SECTIONS[name]}" for name in _SECTION.findall(text) if name in _SECTIONS]
-    listed = f" Use instead {'; '.join(instead)}." if instead else ""
-    return f"note: {file} is not read.{listed} See docs/coming-from/gswarm.md" if text else ""
+    instead = [f" Instead of {name}, use {_SECTIONS[name]}." for name in _SECTION.findall(text) if name in _SECTIONS]
+    return f"note: {file} is not read.{''.join(instead)} See docs/coming-from/gswarm.md" if text else ""
 
 
 def gswarm() -> NoReturn:

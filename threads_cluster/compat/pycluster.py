@@ -1,4 +1,4 @@
-"""Client with the interface of PyCluster for language models.
+"""Client with PyCluster's interface for language models.
 
 models = LLMClusterManager()
 deployment = models.deploy_model("Qwen/Qwen3-0.6B", download=True)
@@ -30,7 +30,7 @@ class LLMClusterManager:
     """
 
     def __init__(self, cluster: Cluster | None = None) -> None:
-        """Use a cluster, by default the one of the environment, of the checkout or of the selected context."""
+        """Connect to a cluster: by default to the one that `Cluster()` chooses."""
         if _FILE.is_file():
             warnings.warn(f"{_FILE} {_NOT_READ}", stacklevel=2)
         self.cluster = cluster or Cluster()
@@ -46,6 +46,6 @@ class LLMClusterManager:
     def inference(self, deployment_id: str, prompt: str, **how: Any) -> Json:
         """Let a model continue a text, and return `{text, usage, deployment_id}`.
 
-        `how`: `max_tokens`, `temperature`, `stop_sequences`.
+        `how` accepts `max_tokens`, `temperature` and `stop_sequences`.
         """
         return self.cluster.infer(deployment_id, prompt, **how)

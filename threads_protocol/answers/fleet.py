@@ -32,7 +32,7 @@ class Gpu(TypedDict):
 
 
 class ReportedGpu(Gpu):
-    """A GPU in the record of a worker."""
+    """A GPU as reported by its worker, with the job that uses it. Fields with unknown values are omitted."""
 
     job: NotRequired[Annotated[str, describe("Job that has reserved the GPU of a runner.")]]
 

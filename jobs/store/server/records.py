@@ -22,9 +22,9 @@ def number(text: str) -> int:
 
 
 def _integer(text: str) -> int:
-    """Return the number in a stored text, or 0 for an empty text. Raises ValueError for any other text."""
+    """Return a stored text as an integer, or 0 if the text is empty. Raises ValueError if it is not a number."""
     if text and not text.isdigit():
-        raise ValueError(f"a number is stored as {text[:80]!r}")
+        raise ValueError(f"expected a number; got {text[:80]!r}")
     return int(text or 0)
 
 

@@ -94,11 +94,12 @@ def _all(session: Session) -> Iterator[bytes]:
 
 
 def _complete_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without newlines. A last line without a newline is cut, so it is reported instead."""
+    """Yield the lines of a file without newlines. A last line without a newline is incomplete and only reported."""
     for number, line in enumerate(stream, 1):
         if line.endswith(b"\n"):
             yield line[:-1]
         else:
             show.say(
-                f"line {number} is cut, so it was not verified; a coordinator will complete it unless this is a copy"
+                f"line {number} is incomplete and was not verified; "
+                "a coordinator completes it, unless the file is a copy"
             )

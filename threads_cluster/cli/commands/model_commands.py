@@ -27,11 +27,13 @@ From: TypeAlias = Annotated[
 Target: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--to", metavar="PLACE", help="Target location: HOST:disk or HOST:dram; dram: on this host, or on the only one."
+        "--to",
+        metavar="PLACE",
+        help="Target location: HOST:disk or HOST:dram. Without HOST, dram is on this machine or the only runner host.",
     ),
 ]
 Node: TypeAlias = Annotated[
-    str | None, typer.Option("--node", metavar="HOST", help="Host of locations that have none.")
+    str | None, typer.Option("--node", metavar="HOST", help="Host for locations without a host.")
 ]
 Wait: TypeAlias = Annotated[
     bool, typer.Option("--wait", help="Wait until the copy is complete; Ctrl-C does not cancel it.")
@@ -133,7 +135,7 @@ def list_models(
         str | None,
         typer.Option(
             metavar="PLACE",
-            help="Only models at this location: disk, HOST:disk, HOST:dram or HOST:gpu0; gpu0: that of any host.",
+            help="Only models at this location, such as disk, HOST:dram or HOST:gpu0. Without HOST: on any host.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -32,7 +32,7 @@ Wait: TypeAlias = Annotated[
 def start(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: the current time.")
+        str | None, typer.Argument(metavar="NAME", help="The profile's name; default: the current time.")
     ] = None,
     hz: Annotated[float | None, typer.Option(metavar="N", help="Samples per second, 1 to 100; default: 10.")] = None,
     hosts: Annotated[
@@ -64,7 +64,8 @@ def start(
 def stop(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: the one that is recording.")
+        str | None,
+        typer.Argument(metavar="NAME", help="The profile's name; default: the only profile that is recording."),
     ] = None,
     tenant: Tenant = None,
     wait: Annotated[
@@ -86,7 +87,7 @@ def _find_recording(rows: Sequence[Mapping[str, Any]]) -> str:
     if not names:
         raise errors.BadArgument("no profile is recording; start one with: cluster profile start")
     raise errors.BadArgument(
-        f"these profiles are recording: {', '.join(names)}; stop one with: cluster profile stop {names[0]}"
+        f"several profiles are recording: {', '.join(names)}; stop one with: cluster profile stop {names[0]}"
     )
 
 
@@ -94,7 +95,7 @@ def _find_recording(rows: Sequence[Mapping[str, Any]]) -> str:
 def recover(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: all finished profiles.")
+        str | None, typer.Argument(metavar="NAME", help="The profile's name; default: all finished profiles.")
     ] = None,
     tenant: Tenant = None,
     wait: Wait = False,
@@ -152,7 +153,7 @@ def _print_state(session: Session, row: Mapping[str, Any], *, as_json: bool) -> 
 def status(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: the latest profile.")
+        str | None, typer.Argument(metavar="NAME", help="The profile's name; default: the latest profile.")
     ] = None,
     tenant: Tenant = None,
     as_json: AsJson = False,

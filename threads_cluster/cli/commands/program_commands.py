@@ -127,7 +127,8 @@ def run(
         typer.Option(metavar="ssh", help="Run it on the best host of cluster.yaml over SSH: docs/ssh.md."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --on ssh: hosts; default: ./cluster.yaml.")
+        Path | None,
+        typer.Option(metavar="FILE", help="With --on ssh: file that lists the hosts; default: ./cluster.yaml."),
     ] = None,
     quiet: Quiet = False,
     **given: Any,

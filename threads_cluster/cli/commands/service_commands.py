@@ -263,7 +263,7 @@ def _suggest_download(model: str) -> str:
     if hub.is_model(model):
         name = hub.stored_name(model)
         return (
-            f"for the model of Hugging Face, run: cluster model download {name} --source {hub.SCHEME}{model} --wait"
+            f"to serve it from Hugging Face, run: cluster model download {name} --source {hub.SCHEME}{model} --wait"
             f", and then: cluster serve {name}"
         )
     return "list artifacts with: cluster artifact list"

@@ -274,7 +274,7 @@ export function replaceItem<T>(items: readonly T[], item: T & Removable, name: (
     : [...items, item];
 }
 
-/** Return the job that uses a GPU. A runner reports it for each GPU, because a runner executes several jobs. */
+/** Return the job that uses a GPU. A runner executes several jobs, so it reports the job of each GPU. */
 function findGpuJob(gpu: NonNullable<Worker["gpus"]>[number], worker: Worker): string | null {
   if (!worker.live) return null;
   return worker.device === "runner" ? (gpu.job ?? null) : worker.job;

@@ -37,7 +37,7 @@ function NoGpus() {
       <pre>./deploy-cluster.sh docker 3 1</pre>
       <p>Or, if CuPy is installed, add a GPU worker to a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m gpu_worker</pre>
-      <p>A runner shows the NVIDIA GPUs of its machine here, too, if the Python package nvidia-ml-py is installed.</p>
+      <p>This table also lists the NVIDIA GPUs of runners that have the Python package nvidia-ml-py.</p>
     </EmptyMessage>
   );
 }
