@@ -151,4 +151,5 @@ tell_kept() { # print which installed and built files remain
   local folder kept=''
   for folder in .venv web/node_modules web/dist; do [[ ! -d $folder ]] || kept="$kept $folder"; done
   [[ -z $kept ]] || say "These folders were kept, because the next start uses them. To delete them: rm -rf$kept"
+  [[ -z $kept ]] || say "The __pycache__ folders, which contain compiled Python code, were kept, too."
 }
