@@ -106,11 +106,13 @@ def _list_alerts(api: Api) -> Iterator[str]:
 
 
 def configuration() -> int:
-    """Print the settings, ports and lanes of the running cluster. Return the exit code."""
-    print(f"ports: {port_list.describe() or 'none'}")
-    if cpu_workers.LANES.is_file():
-        print(f"lanes of CPU workers: {' '.join(map(str, cpu_workers.read_lanes()))}")
+    """Print the ports, lanes, command and settings of the cluster if it is running. Return the exit code."""
     command, environment = commands.describe_starter()
+    if not command:
+        print("The cluster is not running.")
+        return OK
+    print(f"ports: {port_list.describe()}")
+    print(f"lanes of CPU workers: {' '.join(map(str, cpu_workers.read_lanes()))}")
     print(f"command: {' '.join(command)}")
     for name in sorted({field.upper() for field in Settings.model_fields} & environment.keys()):
         print(f"{name}={environment[name]}")

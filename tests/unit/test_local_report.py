@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from deploy.docker import report
-from deploy.local import scraped_metrics
+from deploy.local import commands, cpu_workers, scraped_metrics
+from deploy.local import report as local_report
 
 SCRAPE = """\
 cluster_jobs_total{kind="collatz",outcome="done"} 3.0
@@ -62,3 +65,19 @@ def test_each_measurement_of_the_other_reports_is_there_except_those_of_other_pr
 )
 def test_a_quantile_is_interpolated_in_its_bucket(counts: dict[float, float], quantile: float, expected: float) -> None:
     assert scraped_metrics.estimate_quantile(counts, quantile) == expected
+
+
+def test_the_configuration_has_settings_but_no_other_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cpu_workers, "LANES", tmp_path / "lanes")
+    monkeypatch.setattr(cpu_workers, "SIZE", tmp_path / "cluster_size")
+    cpu_workers.write_lanes((2, 1), others=1)
+    environment = {"WORKER_THREADS": "2", "HOME": "/home/me", "OTHER_PASSWORD": "x"}
+    monkeypatch.setattr(commands, "describe_starter", lambda: (["python", "run"], environment))
+    assert local_report.configuration() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["lanes of CPU workers: 2 1", "command: python run", "WORKER_THREADS=2"]
+    monkeypatch.setattr(commands, "describe_starter", lambda: ([], {}))
+    assert local_report.configuration() == 0
+    assert capsys.readouterr().out == "The cluster is not running.\n"
