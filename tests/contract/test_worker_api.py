@@ -235,6 +235,21 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": NaN}]'}}, "row.gpus"),
     ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": "much"}]'}}, "row.gpus"),
     ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "more": {"a": 1}}]'}}, "row.gpus"),
+    *(
+        ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": json.dumps([{"uuid": "a", **wrong}])}}, "row.gpus")
+        for wrong in (
+            {"name": 5},
+            {"name": ["a"]},
+            {"name": "a\n"},
+            {"name": "\x1b[31m"},
+            {"name": "a" * 97},
+            {"throttle_reasons": 5},
+            {"throttle_reasons": "abc"},
+            {"job": 5},
+            {"uuid": "a\n"},
+            {"uuid": ""},
+        )
+    ),
     ("heartbeat", {**HEARTBEAT, "row": {**ROW, "kinds": f'{{"sum": 1{"0" * 400}}}'}}, "row.kinds"),
     ("heartbeat", {**HEARTBEAT, "row": {**ROW, "rates": f'{{"sum": -1{"0" * 400}}}'}}, "row.rates"),
     ("heartbeat", {**HEARTBEAT, "row": {**ROW, "rates": '{"\\ud800": 1}'}}, "row.rates"),

@@ -16,6 +16,7 @@ from jobs.store.work.bounds import Integer, Number, Reason, is_json_of
 MAX_LANES = 1024
 
 ShortText = Annotated[str, Field(max_length=64)]
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
 
 
 class OfferedGpu(BaseModel):
@@ -79,12 +80,15 @@ class Card(BaseModel):
 
 
 class Gpu(BaseModel):
-    """A GPU of a worker. The declared fields are numbers; other fields can be texts."""
+    """A GPU of a worker. Newer versions can add fields, whose values are texts, lists of texts or numbers."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, str | list[str] | Number] = Field(init=False)
 
-    uuid: ShortText
+    uuid: str = Field(pattern=r"^[A-Za-z0-9._:/-]{1,64}$")
+    name: str = Field("", pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,96}$")
+    job: JobName = ""
+    throttle_reasons: list[ShortText] = Field(default_factory=list, max_length=32)
     index: Number = 0
     utilization_ratio: Number = 0
     sm_active_ratio: Number = 0
@@ -135,7 +139,7 @@ class Row(BaseModel):
     state: Literal["starting", "parked", "idle", "busy", "draining", "drained", "stopped"]
     lanes: int = Field(ge=0, le=MAX_LANES)
     busy_lanes: int = Field(ge=0, le=MAX_LANES)
-    job: str = Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")
+    job: JobName
     kinds: Annotated[Text, is_json_of(dict[str, Integer], "object of integers")]
     rates: Annotated[Text, is_json_of(dict[str, Number], "object of numbers")]
     pid: int = Field(ge=0, le=2**32)
