@@ -142,6 +142,33 @@ def test_containers_and_kubernetes_keep_and_delete_only_their_own_context(home: 
     assert stored().selected == "cluster.example" and set(stored().by_name) == {"cluster.example", "mine"}
 
 
+def test_the_last_context_is_deleted_with_its_files_and_waiting_changes_are_kept(home: Path) -> None:
+    file = home / "config" / "threads-cluster" / "contexts.json"
+    user_contexts.keep_at("http://127.0.0.1:3000")
+    assert file.is_file()
+    user_contexts.delete_at("http://127.0.0.1:3000")
+    assert list(file.parent.iterdir()) == []
+
+    def change(number: int) -> None:
+        user_contexts.keep_at(f"http://192.0.2.7:{number}")
+        user_contexts.keep_at(f"http://127.0.0.1:{number}")
+        user_contexts.delete_at(f"http://192.0.2.7:{number}")
+        user_contexts.delete_at(f"http://127.0.0.1:{number}")
+
+    with ThreadPoolExecutor(8) as several:
+        list(several.map(change, range(3000, 3040)))
+    assert list(file.parent.iterdir()) == []
+
+
+def test_an_empty_list_of_contexts_stays_behind_a_symbolic_link_of_the_user(home: Path) -> None:
+    file = home / "config" / "threads-cluster" / "contexts.json"
+    user_contexts.keep_at("http://127.0.0.1:3000")
+    file.rename(home / "dotfile")
+    file.symlink_to(home / "dotfile")
+    user_contexts.delete_at("http://127.0.0.1:3000")
+    assert file.is_symlink() and stored().by_name == {}
+
+
 def test_root_writes_no_context_into_the_home_directory_of_another_user(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,7 +112,10 @@ def _context(name: str, fields: dict[str, Any]) -> Context:
 
 
 def change(stated: settings.Settings, edit: Callable[[Contexts], None]) -> None:
-    """Let `edit` change the stored contexts while no other process can change them. Raises Misconfigured."""
+    """Let `edit` change the stored contexts while no other process can change them. Raises Misconfigured.
+
+    Without contexts, no file is kept, unless it is a symbolic link of the user.
+    """
     file = stated.contexts_file()
     if file is None:
         error = Misconfigured("contexts cannot be stored because this user has no home directory")
@@ -122,7 +125,10 @@ def change(stated: settings.Settings, edit: Callable[[Contexts], None]) -> None:
         known = load(stated)
         edit(known)
         selected = known.selected if known.selected in known.by_name else ""
-        private_files.write_json(file, {"selected": selected, "contexts": _fields(known)})
+        if known.by_name or file.is_symlink():
+            private_files.write_json(file, {"selected": selected, "contexts": _fields(known)})
+        else:
+            private_files.delete(file)
 
 
 def _fields(known: Contexts) -> dict[str, dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,23 @@ def locked(file: Path) -> Iterator[None]:
     """Hold the lock for changes of a file, so that no change of another process is lost. Raises UnusableFile."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _open_locked(file.with_suffix(".lock"))
     except OSError as error:
         raise UnusableFile(file, f"the file cannot be written: {error.strerror}") from None
     try:
-        _lock(descriptor)
         yield
     finally:
+        os.close(descriptor)
+
+
+def _open_locked(path: Path) -> int:
+    """Lock a file and return its descriptor. Try again if `delete` of another process has removed the file."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _lock(descriptor)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
         os.close(descriptor)
 
 
@@ -88,3 +98,13 @@ def write_json(file: Path, value: Any) -> None:
         new.replace(target)
     except OSError as error:
         raise UnusableFile(file, f"the file cannot be written: {error.strerror}") from None
+
+
+def delete(file: Path) -> None:
+    """Delete a file and its lock, which the caller holds. Raises UnusableFile."""
+    try:
+        file.unlink(missing_ok=True)
+        with suppress(PermissionError):  # Windows does not delete open files
+            file.with_suffix(".lock").unlink(missing_ok=True)
+    except OSError as error:
+        raise UnusableFile(file, f"the file cannot be deleted: {error.strerror}") from None
