@@ -7,10 +7,11 @@ from rq.serializers import JSONSerializer
 
 from coordinator.queries import Queries
 from jobs import queues
-from jobs.models import Device
+from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
 from jobs.store import fleet
 from jobs.store.server import functions
+from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work import wakeups
 from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
@@ -182,6 +183,23 @@ def test_a_worker_that_asks_twice_holds_one_job_only(bench: Bench) -> None:
     assert bench.hold("w") == first
     assert bench.hold("w") == second
     assert bench.look().slots == {"w": (second, 1)} and first in bench.look().waiting()
+
+
+def _count_commands(bench: Bench, tenant: str) -> int:
+    """Return the commands of a NEXT that releases a running job and assigns a waiting one."""
+    for _ in range(3):
+        bench.submit(100, tenant=tenant)
+    bench.grant(bench.hold("w", CPU), worker="w")
+    bench.client.config_resetstat()
+    bench.hold("w", CPU)
+    stats = bench.client.info("commandstats")
+    return sum(entry["calls"] for name, entry in stats.items() if "fcall" not in name and "config" not in name)
+
+
+def test_a_worker_that_changes_its_job_costs_few_commands(bench: Bench) -> None:
+    assert _count_commands(bench, DEFAULT_TENANT) <= 21
+    bench.store.tenants.put(Tenant(name="a"))
+    assert _count_commands(bench, "a") <= 37
 
 
 def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:

@@ -9,7 +9,7 @@ local FAILURES_KEPT = 1000
 local function heartbeat(args)
   local id, token, upto, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4])
   local now_ms = now()
-  local job = Jobs.find(id)
+  local job = Jobs.find(id, Jobs.FOR_LEASE)
   local lease = job and Leases.read(id, token)
   -- If the clock was set back, earlier leases would last too long.
   if lease then lease.granted = math.min(lease.granted, now_ms) end
@@ -40,7 +40,7 @@ local function commit(args)
   local worker, device, pace = args[6], args[7], tonumber(args[8])
   local device_ms, mj, keep, lo = tonumber(args[9]), tonumber(args[10]), args[11] == '1', tonumber(args[12])
   local now_ms = now()
-  local job = Jobs.find(id)
+  local job = Jobs.find(id, Jobs.FOR_LEASE)
   local lease = job and Leases.read(id, token)
   if lease and keep and lo and lo < lease.lo and upto <= lease.lo then
     return { 1, call('LLEN', job_key(id, 'parts')) }

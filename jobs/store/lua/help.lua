@@ -20,14 +20,17 @@ local function is_before(request, job, other)
   return job.holders < other.holders
 end
 
--- Return the tenants that have held jobs in a queue, by virtual time, and a table of these times by name.
-local function list_holding_tenants(queue)
-  local names, finish_of = call('SMEMBERS', PREFIX .. 'holding:' .. queue), {}
-  if names[1] and Tenants.are_registered() then
-    local finish = call('HMGET', PREFIX .. 'finish:' .. Queues.class_of(queue), unpack(names))
-    for i, name in ipairs(names) do finish_of[name] = tonumber(finish[i] or 0) or 0 end
-    table.sort(names, function(left, right) return finish_of[left] < finish_of[right] end)
+-- Return the tenants that have held jobs in a queue and a virtual time below `most`, by this time, and a table of these
+-- times by name.
+local function list_holding_tenants(queue, most)
+  local all, names, finish_of = call('SMEMBERS', PREFIX .. 'holding:' .. queue), {}, {}
+  if not all[1] or not Tenants.are_registered() then return all, finish_of end
+  local finish = call('HMGET', PREFIX .. 'finish:' .. Queues.class_of(queue), unpack(all))
+  for i, name in ipairs(all) do
+    finish_of[name] = tonumber(finish[i] or 0) or 0
+    if finish_of[name] < most then names[#names + 1] = name end
   end
+  table.sort(names, function(left, right) return finish_of[left] < finish_of[right] end)
   return names, finish_of
 end
 
@@ -42,7 +45,7 @@ local function find_least_held(request, queue, name)
   while true do
     local ids = call('ZRANGE', key, decimal(from), decimal(from + HELD_AT_ONCE - 1))
     for _, id in ipairs(ids) do
-      local job = Jobs.find(id)
+      local job = Jobs.find(id, Jobs.FOR_SLOT)
       if job and can_help(request, job) then return job end
     end
     if #ids == 0 and from == 0 then call('SREM', PREFIX .. 'holding:' .. queue, name) end
@@ -64,12 +67,12 @@ function Help.find(request, above, most)
   local best
   for _, queue in ipairs(request.queues) do
     local rank = request.rank[queue]
-    if rank < above and (not best or rank <= request.rank[best.queue]) then
-      local names, finish_of = list_holding_tenants(queue)
+    if rank < above and rank >= request.first_rank and (not best or rank <= request.rank[best.queue]) then
+      local names, finish_of = list_holding_tenants(queue, most or math.huge)
       for _, name in ipairs(names) do
         local finish = finish_of[name] or 0
         local is_after_best = best and rank == request.rank[best.queue] and finish > virtual_finish_of(best)
-        if finish >= (most or math.huge) or is_after_best then break end
+        if is_after_best then break end
         local job = not Requests.is_tenant_unavailable(request, name) and find_least_held(request, queue, name)
         if job and is_before(request, job, best) then best = job end
       end

@@ -13,49 +13,83 @@ Jobs.ACTIVE = { running = true, finishing = true, cancelling = true }
 Jobs.TERMINAL = { done = true, failed = true, cancelled = true, skipped = true }
 Jobs.SCHEDULABLE = { queued = true, running = true, finishing = true }
 
-local NUMBERS = { 'total', 'cursor', 'done', 'seq', 'est_ms', 'load', 'ttl_ms', 'small', 'created', 'started',
-  'timeout_ms', 'backlog' }
--- Numbers that few functions need, read on first use: Redis scans small hashes from the start for each field.
-local LAZY_NUMBERS = { 'grain', 'offset', 'holders', 'lanes', 'max_ms', 'max_running', 'deferred', 'prefer',
-  'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
-Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'relations' }
-for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
+local TEXTS = { 'state', 'queue', 'kind', 'version', 'tenant', 'relations' }
+-- Numbers of a job. Redis reads three to five numbers in the time of one small command, so a function reads only the
+-- groups that it needs. The first access to any other number reads its group.
+local GROUPS = {
+  basic = { 'total', 'cursor', 'done', 'small', 'backlog' },
+  state = { 'seq', 'est_ms', 'load', 'ttl_ms', 'created', 'started', 'timeout_ms' },
+  slot = { 'holders', 'lanes', 'max_running', 'deferred' },
+  progress = { 'grain', 'offset', 'max_ms', 'progress_at', 'rate', 'mark_at', 'mark_done' },
+  rare = { 'prefer', 'since' },
+}
+local GROUP_OF = {}
 
--- Parse the stored LAZY_NUMBERS of a job.
-local function add_lazy_numbers(job, values)
-  for i = 1, #LAZY_NUMBERS do
-    local name, number = LAZY_NUMBERS[i], parse_number(values[i])
-    if not number then error({ broken = job.id, why = name .. ' is not a number' }) end
-    if rawget(job, name) == nil then job[name] = number end
+--- The usual names of queues, by which others need not be parsed.
+local IS_QUEUE = {}
+for i = 1, #ALL_QUEUES do IS_QUEUE[ALL_QUEUES[i]] = true end
+
+-- Return the names of the numbers in these groups, and of all fields that are read with them.
+local function select_groups(...)
+  local groups, numbers, fields = { ... }, {}, {}
+  for i = 1, #TEXTS do fields[i] = TEXTS[i] end
+  for i = 1, #groups do
+    local group = GROUPS[groups[i]]
+    for at = 1, #group do
+      GROUP_OF[group[at]] = group
+      numbers[#numbers + 1], fields[#fields + 1] = group[at], group[at]
+    end
   end
-  if job.holders % 1 ~= 0 or job.lanes % 1 ~= 0 or job.grain < 1 then
-    error({ broken = job.id, why = 'holders, lanes or grain is invalid' })
+  return { numbers = numbers, fields = fields }
+end
+
+local EVERY_GROUP = select_groups('basic', 'state', 'slot', 'progress', 'rare')
+local FOR_STATE = select_groups('basic', 'state')
+Jobs.FOR_SLOT = select_groups('basic', 'slot')
+Jobs.FOR_LEASE = select_groups('basic', 'state', 'slot', 'progress')
+
+-- Set those numbers of a job that are not set. Return the reason if one of them is invalid.
+local function add_numbers(job, names, values, offset)
+  for i = 1, #names do
+    local name, value = names[i], values[i + offset]
+    local number = NUMBER_OF[value] or parse_number(value)
+    if not number then return name .. ' is not a number' end
+    if not job[name] then job[name] = number end
+  end
+  if (job.holders or 0) % 1 ~= 0 or (job.lanes or 0) % 1 ~= 0 or (job.grain or 1) < 1 then
+    return 'holders, lanes or grain is invalid'
   end
 end
 
-local LAZY = { __index = function(job, name)
-  add_lazy_numbers(job, call('HMGET', job_key(job.id), unpack(LAZY_NUMBERS)))
-  return rawget(job, name)
-end }
+local LAZY
 
--- Return a job from the values of its FIELDS, or nil and the reason why they are invalid.
-function Jobs.parse(id, values)
+-- Read the group of a number that was not read.
+local function read_group(job, name)
+  local group = GROUP_OF[name]
+  if not group then return nil end
+  local values = call('HMGET', job_key(job.id), unpack(group))
+  local why = add_numbers(setmetatable(job, nil), group, values, 0)
+  if why then error({ broken = job.id, why = why }) end
+  return setmetatable(job, LAZY)[name]
+end
+
+LAZY = { __index = read_group }
+
+-- Return a job from the values of its fields, or nil and the reason why they are invalid.
+local function parse(id, groups, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
     tenant = values[5], relations = values[6] or '', unsaved = false, is_unindexed = false,
-    -- Preallocate all NUMBERS so that the table is not resized three times.
-    total = 0, cursor = 0, done = 0, seq = 0, est_ms = 0, load = 0, ttl_ms = 0, small = 0, created = 0, started = 0,
-    timeout_ms = 0, backlog = 0 }
-  for i = 1, #NUMBERS do
-    local number = parse_number(values[i + 6])
-    if not number then return nil, NUMBERS[i] .. ' is not a number' end
-    job[NUMBERS[i]] = number
-  end
+    -- Allocate space for the numbers, so that the table is not resized.
+    total = nil, cursor = nil, done = nil, small = nil, backlog = nil, holders = nil, lanes = nil, deferred = nil }
+  local why = add_numbers(job, groups.numbers, values, #TEXTS)
+  if why then return nil, why end
   if not Jobs.STATES[job.state] then return nil, 'unknown state' end
-  if not (job.kind and job.tenant) or not string.match(job.queue or '', '^%a+%.%a+$') then
+  local is_queue = IS_QUEUE[job.queue] or string.match(job.queue or '', '^%a+%.%a+$')
+  if not (job.kind and job.tenant and is_queue) then
     return nil, 'kind, tenant or queue is missing'
   end
-  local low, high = math.min(job.done, job.cursor), math.max(job.done, job.cursor)
-  if low < 0 or high > job.total or job.total < 1 or job.total > 2 ^ 53 then
+  local total, cursor, done = job.total, job.cursor, job.done
+  if done < 0 or cursor < 0 or done > total or cursor > total or total < 1 or total > 2 ^ 53 then
     return nil, 'done, cursor and total contradict each other'
   end
   return setmetatable(job, LAZY)
@@ -63,27 +97,24 @@ end
 
 -- Return a new job from its fields, or nil and the reason why they are invalid.
 function Jobs.new(id, fields)
-  local values, lazy = {}, {}
-  for i = 1, #Jobs.FIELDS do values[i] = fields[Jobs.FIELDS[i]] or false end
-  local job, why = Jobs.parse(id, values)
-  if not job then return nil, why end
-  for i = 1, #LAZY_NUMBERS do lazy[i] = fields[LAZY_NUMBERS[i]] or false end
-  add_lazy_numbers(job, lazy)
-  return job
+  local values = {}
+  for i, name in ipairs(EVERY_GROUP.fields) do values[i] = fields[name] or false end
+  return parse(id, EVERY_GROUP, values)
 end
 
--- Return a job by its ID, or nil and the reason if it is broken.
-function Jobs.read(id)
-  local values = redis.pcall('HMGET', job_key(id), unpack(Jobs.FIELDS))
+-- Return a job by its ID, or nil and the reason if it is broken. `groups` are its numbers that are read at once.
+function Jobs.read(id, groups)
+  groups = groups or FOR_STATE
+  local values = redis.pcall('HMGET', job_key(id), unpack(groups.fields))
   if values.err then return nil, values.err end
   if not values[1] then return nil end
-  return Jobs.parse(id, values)
+  return parse(id, groups, values)
 end
 
 -- Return a job by its ID, or nil if it is missing or broken. A broken job is quarantined.
-function Jobs.find(id)
+function Jobs.find(id, groups)
   if State.broken[id] then return nil end
-  local job, why = Jobs.read(id)
+  local job, why = Jobs.read(id, groups)
   if why then Repairs.quarantine(id, why) end
   State.job_id = job and id or State.job_id
   return job
@@ -174,7 +205,7 @@ function Jobs.observe(hash, label, ms)
   ms = math.max(ms, 0) -- the clock may have been set back
   local i = 1
   while BOUNDS[i] and ms > BOUNDS[i] * 1000 do i = i + 1 end
-  call('HINCRBY', PREFIX .. hash, label .. '|' .. (BOUND_NAMES[i] or 'inf'), 1)
+  call('HINCRBY', PREFIX .. hash, label .. '|' .. (BOUND_NAMES[i] or 'inf'), '1')
   call('HINCRBY', PREFIX .. hash, label .. '|sum', decimal(ms))
 end
 
@@ -200,8 +231,9 @@ end
 function Jobs.update_held_index(job)
   local key = PREFIX .. 'held:' .. job.queue .. ':' .. job.tenant
   if job.holders <= 0 then return call('ZREM', key, job.id) end
-  call('ZADD', key, decimal(job.holders), job.id)
-  call('SADD', PREFIX .. 'holding:' .. job.queue, job.tenant)
+  if call('ZADD', key, decimal(job.holders), job.id) == 1 then
+    call('SADD', PREFIX .. 'holding:' .. job.queue, job.tenant)
+  end
 end
 
 -- Add a worker with this many lanes to the job's holders, or remove one if the numbers are negative.
@@ -235,7 +267,7 @@ function Jobs.set_state(job, state, now_ms, ...)
   if not Jobs.SCHEDULABLE[state] and not job.is_unindexed then Queues.remove(job) end
   if Jobs.TERMINAL[state] then
     call('ZADD', PREFIX .. 'expiry', decimal(now_ms + job.ttl_ms), job.id)
-    call('HINCRBY', PREFIX .. 'ended', job.kind .. '|' .. state, 1)
+    call('HINCRBY', PREFIX .. 'ended', job.kind .. '|' .. state, '1')
     if state == 'done' then
       Jobs.observe('durations', job.kind, now_ms - job.started)
       Usage.add(job, now_ms, 'jobs|' .. job.kind, 1)

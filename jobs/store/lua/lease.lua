@@ -12,7 +12,7 @@ local function lease(args)
   local id, token, want, least, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local worker, lane, rate, higher = args[6], args[7], tonumber(args[8]), cjson.decode(args[9])
   local now_ms = now()
-  local job = Jobs.find(id)
+  local job = Jobs.find(id, Jobs.FOR_LEASE)
   if not job then return { 'gone' } end
   if Programs.is_program(job) then
     ttl = PROGRAM_TTL_MS
@@ -82,7 +82,7 @@ local function lease(args)
   if Leases.is_saturated(job, now_ms) or Tenants.is_capped(job.tenant) then return { 'wait' } end
 
   local lo, hi, expiries, errors
-  local retry = call('ZRANGEBYSCORE', job_key(id, 'retry'), '-inf', decimal(now_ms), 'LIMIT', 0, 1)[1]
+  local retry = call('ZRANGEBYSCORE', job_key(id, 'retry'), '-inf', decimal(now_ms), 'LIMIT', '0', '1')[1]
   if retry then call('ZREM', job_key(id, 'retry'), retry) end
   local piece = retry or call('LPOP', job_key(id, 'free'))
   if piece then
@@ -97,7 +97,7 @@ local function lease(args)
   -- units.
   if job.lanes > 1 then
     local left = hi - lo + (piece and job.total - job.cursor or 0)
-    for _, text in ipairs(call('LRANGE', job_key(id, 'free'), 0, 15)) do
+    for _, text in ipairs(call('LRANGE', job_key(id, 'free'), '0', '15')) do
       local first, last = Ranges.parse(text)
       left = left + (last - first)
     end
@@ -121,7 +121,7 @@ local function lease(args)
   local estimate = rate > 0 and (cut - lo) * 1000 / rate or job.est_ms * ((cut - lo) / job.total)
   local billed = Leases.grant(job, token, lo, cut, expiries, errors, ttl, lane, now_ms, estimate, true)
   if Tenants.are_registered() then Tenants.bill(job, billed) end
-  call('HINCRBY', job_key(id), 'leases', 1)
+  call('HINCRBY', job_key(id), 'leases', '1')
   if Programs.is_program(job) and Reservations.stop_waiting(id) == worker then
     -- Give other jobs time before the runner is reserved again.
     call('HSET', PREFIX .. 'worker:' .. worker, 'kept_until', decimal(now_ms))

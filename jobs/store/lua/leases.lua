@@ -77,7 +77,8 @@ end
 function Leases.reclaim(job, now_ms)
   Leases.cap_expiries(job, now_ms)
   if Leases.grace_until(job, now_ms) > 0 then return end
-  for _, token in ipairs(call('ZRANGEBYSCORE', job_key(job.id, 'leases'), '-inf', decimal(now_ms), 'LIMIT', 0, 64)) do
+  local leases = job_key(job.id, 'leases')
+  for _, token in ipairs(call('ZRANGEBYSCORE', leases, '-inf', decimal(now_ms), 'LIMIT', '0', '64')) do
     local lease = Leases.read(job.id, token)
     Leases.drop(job, token, now_ms, lease)
     call('HINCRBY', job_key(job.id), 'expired', 1)
@@ -146,7 +147,7 @@ end
 -- End a lease. Return the job and the lease, or nil if the token is invalid or the lease starts at another unit than
 -- `first` (if set).
 function Leases.revoke(id, token, now_ms, first)
-  local job = Jobs.find(id)
+  local job = Jobs.find(id, Jobs.FOR_LEASE)
   local lease = job and Leases.read(id, token)
   if lease and first and lease.lo ~= first then return nil end
   if lease then

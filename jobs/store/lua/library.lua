@@ -23,7 +23,7 @@ local Webhooks, Workers, Workflows = {}, {}, {}
 local PREFIX = 'ct:'
 local DAY_MS = 86400000
 --- Maximum number of job and worker events in the cluster's stream.
-local FLEET_EVENTS = 100000
+local FLEET_EVENTS = '100000'
 --- One of this many requests of a worker is reserved for an aged job.
 local AGED_INTERVAL = 8
 --- Maximum number of tenants whose first job NEXT reads.
@@ -48,7 +48,7 @@ local State
 
 --- Upper limit of integers whose text is cached for the lifetime of the library.
 local SMALL_NUMBER = 1000
-local TEXT_OF, NUMBER_OF = {}, {}
+local TEXT_OF, NUMBER_OF = {}, { [false] = 0 }
 
 -- Return a number as text. Formatting takes half as long as a command, and one call writes the same time repeatedly.
 local function decimal(number)
@@ -64,6 +64,7 @@ end
 local function job_key(id, part) return PREFIX .. 'job:' .. id .. (part and (':' .. part) or '') end
 
 -- Call a command. If the key has contents that no function writes, quarantine the key and continue as if it were empty.
+-- Pass numbers as text: Redis formats an argument that is a number as slowly as it executes a small command.
 local function call(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return Repairs.recover(reply.err, ...) end
@@ -85,13 +86,13 @@ end
 local function read_number(command, ...) return tonumber(call(command, ...) or 0) or 0 end
 
 local function earliest_score(zset)
-  local first = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', zset, '0', '0', 'WITHSCORES')
   return first[2] and tonumber(first[2]) or math.huge
 end
 
 -- Lower expiry times more than `ttl` in the future: they were written before Redis' clock was set back.
 local function cap_scores(zset, now_ms, ttl)
-  for _, member in ipairs(call('ZRANGEBYSCORE', zset, '(' .. decimal(now_ms + ttl), '+inf', 'LIMIT', 0, 100)) do
+  for _, member in ipairs(call('ZRANGEBYSCORE', zset, '(' .. decimal(now_ms + ttl), '+inf', 'LIMIT', '0', '100')) do
     call('ZADD', zset, decimal(now_ms + ttl), member)
   end
 end

@@ -75,21 +75,25 @@ local function find_oldest(request, rank)
   return best, best_queue
 end
 
--- Return whether a job may be waiting. Without a wake-up, usually none is, and one call for all queues suffices.
+-- Return whether a job may be waiting. If this call has released no job, and without a wake-up, usually none is, and
+-- one call for all queues suffices.
 local function has_waiting_jobs(request)
-  return request.popped ~= '' or call('EXISTS', unpack(request.subscription.pending)) > 0
+  return request.popped ~= '' or next(State.wakeup_changes) or call('EXISTS', unpack(request.subscription.pending)) > 0
 end
 
--- Return the first rank at which jobs can be waiting or held. Usually the first half of the queues has none, and one
--- call for all of these suffices.
+-- Return the first rank at which jobs can be waiting or held. Usually the first half of the queues has none.
 local function first_rank(request)
-  local upper = request.subscription.upper
-  return (not upper[1] or call('EXISTS', unpack(upper)) == 0) and request.subscription.middle or 1
+  local subscription = request.subscription
+  if not request.is_upper_empty then return 1 end
+  for queue in pairs(State.wakeup_changes) do
+    if (request.rank[queue] or subscription.middle) < subscription.middle then return 1 end
+  end
+  return subscription.middle
 end
 
 -- Return the reply at one rank, or nil if no job waits there. reserved_job is the job for which the runner is reserved.
--- is_first is true if no job of a higher rank is held.
-local function answer_at_rank(request, rank, reserved_job, is_first)
+local function answer_at_rank(request, rank, reserved_job)
+  local is_first = rank == request.first_rank -- no job of a higher rank is held
   if reserved_job and request.rank[reserved_job.queue] == rank then
     local higher = not is_first and Help.find(request, rank)
     return higher and grant_slot(request, higher) or assign(request, reserved_job, reserved_job.queue)
@@ -142,10 +146,10 @@ local function next_job(args)
     local aged, queue = Order.find_aged(request)
     if aged then return finish_request(request, assign(request, aged, queue)) end
   end
+  request.first_rank = first_rank(request)
   if has_waiting_jobs(request) then
-    local from = first_rank(request)
     for _, rank in ipairs(request.subscription.ranks) do
-      local reply = rank >= from and answer_at_rank(request, rank, reserved_job, rank == from)
+      local reply = rank >= request.first_rank and answer_at_rank(request, rank, reserved_job)
       if reply then return finish_request(request, reply) end
     end
   end

@@ -23,7 +23,7 @@ end
 local function visit_heads(request, queue, consider)
   if Programs.is_program_queue(queue) then Tenants.refresh_order(queue) end
   local max_heads = MAX_TENANTS_READ + count_capped(request)
-  local heads = call('ZRANGE', PREFIX .. 'order:' .. queue, 0, max_heads - 1, 'WITHSCORES')
+  local heads = call('ZRANGE', PREFIX .. 'order:' .. queue, '0', decimal(max_heads - 1), 'WITHSCORES')
   for i = 1, #heads, 2 do
     local name, job, position = heads[i], nil, nil
     if not Requests.is_tenant_unavailable(request, name) then

@@ -69,11 +69,13 @@ function Queues.flush_wakeups()
   end
 end
 
--- ct:waiting_replicas has the pending and unsupported replicas of services.
+-- Add a job at a position. Return whether it was not pending; a pending job keeps its position. ct:waiting_replicas has
+-- the pending and unsupported replicas of services.
 function Queues.enqueue(queue, name, id, position)
   if Programs.is_replica(id) then call('SADD', PREFIX .. 'waiting_replicas', id) end
-  call('ZADD', PREFIX .. 'pending:' .. queue, position, id)
+  if call('ZADD', PREFIX .. 'pending:' .. queue, 'NX', position, id) == 0 then return false end
   if Tenants.are_registered() then Tenants.enqueue(queue, name, id, position) end
+  return true
 end
 
 function Queues.dequeue(queue, name, id)
@@ -116,8 +118,7 @@ function Queues.make_pending(job)
     call('SADD', PREFIX .. 'deferred', job.tenant .. ':' .. job.kind)
   elseif is_unsupported(job) then
     note_unsupported(job)
-  elseif not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then
-    Queues.enqueue(job.queue, job.tenant, job.id, call('INCR', PREFIX .. 'seq'))
+  elseif Queues.enqueue(job.queue, job.tenant, job.id, decimal(call('INCR', PREFIX .. 'seq'))) then
     Queues.adjust_wakeups(job.queue, 1)
   end
   call('ZREM', PREFIX .. 'recheck', job.id)

@@ -22,7 +22,9 @@ end
 -- whether jobs are waiting or held there.
 local read_queues = memoize(function(text)
   local subscription = { queues = cjson.decode(text), rank = {}, ranks = {}, at_rank = {}, pending = {}, upper = {},
-    held_before = {}, runs_programs = string.find(text, '"runner.', 1, true) ~= nil }
+    held_before = {}, special = { PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'unsupported' },
+    runs_programs = string.find(text, '"runner.', 1, true) ~= nil }
+  if subscription.runs_programs then table.insert(subscription.special, PREFIX .. 'unsupported_programs') end
   local rank_of = {}
   for i, queue in ipairs(subscription.queues) do
     local class = Queues.class_of(queue)
@@ -42,6 +44,8 @@ local read_queues = memoize(function(text)
       table.insert(subscription.upper, PREFIX .. 'holding:' .. queue)
     end
   end
+  subscription.rare = { unpack(subscription.special) }
+  for _, key in ipairs(subscription.upper) do table.insert(subscription.rare, key) end
   return subscription
 end)
 
@@ -65,6 +69,22 @@ function Requests.held_keys_before(request, above)
   return keys
 end
 
+-- Check whether tenants are registered, jobs are aged or unsupported, and the first half of the queues is empty.
+-- Usually, the first command finds no other key than that of the tenants.
+local function check_rare(request)
+  local subscription = request.subscription
+  local count = call('EXISTS', unpack(subscription.rare))
+  if count == 0 then State.tenants_exist = false end
+  local expected = Tenants.are_registered() and 1 or 0
+  request.is_simple = count == expected or call('EXISTS', unpack(subscription.special)) == expected
+  if request.is_simple then
+    State.has_no_unsupported = true
+    request.is_upper_empty = count == expected
+  else
+    request.is_upper_empty = not subscription.upper[1] or call('EXISTS', unpack(subscription.upper)) == 0
+  end
+end
+
 -- Return a request from the arguments of NEXT.
 function Requests.new(args)
   local subscription = read_queues(args[6])
@@ -72,10 +92,7 @@ function Requests.new(args)
     slot_ttl = tonumber(args[5]), subscription = subscription, queues = subscription.queues, rank = subscription.rank,
     token = args[7], take = tonumber(args[8]), kinds = args[9] ~= '' and read_kinds(args[9]) or nil, now_ms = now(),
     reads_left = MAX_READS, runs_programs = subscription.runs_programs }
-  -- Usually, no tenants are registered and no jobs are aged or unsupported. One call checks all of this.
-  request.is_simple = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'unsupported') == 0
-    and not (request.runs_programs and call('EXISTS', PREFIX .. 'unsupported_programs') == 1)
-  if request.is_simple then State.tenants_exist, State.has_no_unsupported = false, true end
+  check_rare(request)
   return request
 end
 
@@ -116,10 +133,10 @@ end
 function Requests.find_first(request, queue, name)
   local index = name and PREFIX .. 'tenant_pending:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
   while request.reads_left > 0 do
-    local head = call('ZRANGE', index, 0, 0, 'WITHSCORES')
+    local head = call('ZRANGE', index, '0', '0', 'WITHSCORES')
     local id = head[1]
     if not id then return nil end
-    local job = Jobs.find(id)
+    local job = Jobs.find(id, Jobs.FOR_SLOT)
     local is_fit = job and Jobs.SCHEDULABLE[job.state] and (not name or job.tenant == name)
     local is_spent = is_fit and Requests.is_exhausted(request, job)
     if is_fit and Requests.can_compute(request, job) and not is_spent then return job, tonumber(head[2]) end

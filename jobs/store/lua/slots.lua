@@ -9,7 +9,7 @@ function Slots.release(worker, now_ms)
   if not text then return false end
   call('HDEL', PREFIX .. 'slotjob', worker)
   local id, lanes = string.match(text, '^(.*)|(%d+)$')
-  local job = id and Jobs.find(id)
+  local job = id and Jobs.find(id, Jobs.FOR_SLOT)
   if job then
     Jobs.count_holders(job, -1, -lanes)
     Queues.reschedule(job, now_ms)

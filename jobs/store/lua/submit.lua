@@ -2,7 +2,7 @@
 
 --- Maximum number of different requirements among unfinished jobs.
 local MAX_SHAPES = 256
-local IDEMPOTENCY_SECONDS = 86400
+local IDEMPOTENCY_SECONDS = '86400'
 
 -- Return {same | conflict, id} for the job of an idempotency key, or nil if it does not exist.
 local function find_by_key(idem, digest)
@@ -141,7 +141,7 @@ local function submit(args)
   call('ZADD', PREFIX .. 'in:' .. job.state, decimal(job.seq), id)
   enqueue_new(job, plan, refused)
   Caps.update_job_size(tenant, id)
-  call('HINCRBY', PREFIX .. 'submitted', job.kind, 1)
+  call('HINCRBY', PREFIX .. 'submitted', job.kind, '1')
   Jobs.emit(job, job.state, 'queue', queue)
   if plan and plan.root then Dependencies.skip(job, plan.root, now_ms) end
   -- Interactive jobs answer questions; the audit log counts them as reads.

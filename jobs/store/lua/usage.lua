@@ -15,15 +15,15 @@ function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, is_who
   Spans.extend(job, lease, device, units, ms, now_ms)
   local prefix = 'use|' .. device .. '|' .. worker .. '|'
   if is_whole_job then
-    Jobs.set(job, prefix .. 'units', decimal(units), prefix .. 'ms', decimal(ms), prefix .. 'leases', 1)
+    Jobs.set(job, prefix .. 'units', decimal(units), prefix .. 'ms', decimal(ms), prefix .. 'leases', '1')
   else
     call('HINCRBY', job_key(job.id), prefix .. 'units', decimal(units))
     call('HINCRBY', job_key(job.id), prefix .. 'ms', decimal(ms))
-    call('HINCRBY', job_key(job.id), prefix .. 'leases', 1)
+    call('HINCRBY', job_key(job.id), prefix .. 'leases', '1')
   end
   -- An overflow must not stop a commit.
   redis.pcall('HINCRBY', PREFIX .. 'units', job.kind .. '|' .. device, decimal(units))
-  call('HINCRBY', PREFIX .. 'outcomes', 'committed', 1)
+  call('HINCRBY', PREFIX .. 'outcomes', 'committed', '1')
 end
 
 -- USAGE_PRUNE tenant day -> number of fields removed

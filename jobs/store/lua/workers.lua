@@ -54,7 +54,7 @@ local function worker(args)
     Workers.emit(worker, 'joined')
   end
   call('HSET', key, 'born', born, 'seen', decimal(now_ms), 'library', LIBRARY, unpack(args, 4))
-  call('EXPIRE', key, 86400)
+  call('EXPIRE', key, '86400')
   call('ZADD', PREFIX .. 'nodes', decimal(now_ms), worker)
   call('ZREMRANGEBYSCORE', PREFIX .. 'nodes', '-inf', decimal(now_ms - DAY_MS))
   if ttl == 0 then
