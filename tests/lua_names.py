@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "jobs" / "store" / "lua"
 OFFERED = frozenset(
     [
         "cjson",
+        "collectgarbage",
         "error",
         "ipairs",
         "math",

@@ -267,4 +267,4 @@ def test_jobs_without_ties_cost_no_command_more(bench: Bench) -> None:
 
 
 #: Of a small job from its submission to its result, bells and turns of the worker included.
-COMMANDS = 71
+COMMANDS = 70

@@ -199,7 +199,7 @@ def _count_commands(bench: Bench, tenant: str) -> int:
 def test_a_worker_that_changes_its_job_costs_few_commands(bench: Bench) -> None:
     assert _count_commands(bench, DEFAULT_TENANT) <= 21
     bench.store.tenants.put(Tenant(name="a"))
-    assert _count_commands(bench, "a") <= 37
+    assert _count_commands(bench, "a") <= 35
 
 
 def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:

@@ -31,7 +31,7 @@ end
 -- do not notify GPU workers.
 function Caps.is_gpu_exhausted(name, now_ms)
   if Caps.remaining(name, 'device_ms', now_ms) > 0 then return false end
-  call('SADD', PREFIX .. 'capped', 'gpu:' .. name)
+  Tenants.set_capped('SADD', 'gpu:' .. name)
   return true
 end
 

@@ -63,17 +63,27 @@ end
 
 local LAZY
 
--- Read the group of a number that was not read.
-local function read_group(job, name)
-  local group = GROUP_OF[name]
-  if not group then return nil end
-  local values = call('HMGET', job_key(job.id), unpack(group))
-  local why = add_numbers(setmetatable(job, nil), group, values, 0)
+-- Read a text of a job and a group of numbers with one command.
+local function read_group(job, group, text)
+  local values = call('HMGET', job_key(job.id), text, unpack(group))
+  local why = add_numbers(setmetatable(job, nil), group, values, 1)
   if why then error({ broken = job.id, why = why }) end
-  return setmetatable(job, LAZY)[name]
+  setmetatable(job, LAZY)
+  return values[1]
 end
 
-LAZY = { __index = read_group }
+-- Read the group of a number that was not read.
+local function read_missing(job, name)
+  local group = GROUP_OF[name]
+  if not group then return nil end
+  read_group(job, group, 'state')
+  return job[name]
+end
+
+LAZY = { __index = read_missing }
+
+-- Return the specification of a job, and read its numbers for changes of state.
+function Jobs.read_spec(job) return read_group(job, GROUPS.state, 'spec') end
 
 -- Return a job from the values of its fields, or nil and the reason why they are invalid.
 local function parse(id, groups, values)

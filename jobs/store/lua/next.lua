@@ -22,6 +22,7 @@ local function is_untouched_small(job) return job and job.small == 1 and job.sta
 
 -- Lease all units of a small job and add it to the reply. Return the milliseconds to be billed.
 local function take_job(request, job, token, is_further_lane)
+  local spec = Jobs.read_spec(job)
   Queues.dequeue(job.queue, job.tenant, job.id)
   local billed = Leases.grant(job, token, 0, job.total, 0, 0, request.ttl, request.worker, request.now_ms, job.est_ms,
     is_further_lane)
@@ -33,8 +34,7 @@ local function take_job(request, job, token, is_further_lane)
   local taken = State.taken
   local last = #taken
   taken[last + 1], taken[last + 2], taken[last + 3] = job.id, token, job.kind
-  taken[last + 4] = call('HGET', job_key(job.id), 'spec')
-  taken[last + 5], taken[last + 6] = decimal(job.total), decimal(job.est_ms)
+  taken[last + 4], taken[last + 5], taken[last + 6] = spec, decimal(job.total), decimal(job.est_ms)
   return billed
 end
 

@@ -10,19 +10,17 @@ local function find_finishing(request, queue, name)
 end
 
 -- Count tenants that cannot be served. As many additional tenants are read, so that these do not hide others.
-local function count_capped(request)
-  if not request.capped_count then
-    request.capped_count = call('SCARD', PREFIX .. 'capped')
-    for _ in pairs(Tenants.required_labels()) do request.capped_count = request.capped_count + 1 end
-  end
-  return request.capped_count
+local function count_capped()
+  local count = #Tenants.list_capped()
+  for _ in pairs(Tenants.required_labels()) do count = count + 1 end
+  return count
 end
 
 -- Call consider(job, position, virtual time) for the first job of each tenant in a queue, by virtual time, until it
 -- returns true.
 local function visit_heads(request, queue, consider)
   if Programs.is_program_queue(queue) then Tenants.refresh_order(queue) end
-  local max_heads = MAX_TENANTS_READ + count_capped(request)
+  local max_heads = MAX_TENANTS_READ + count_capped()
   local heads = call('ZRANGE', PREFIX .. 'order:' .. queue, '0', decimal(max_heads - 1), 'WITHSCORES')
   for i = 1, #heads, 2 do
     local name, job, position = heads[i], nil, nil
@@ -55,7 +53,7 @@ end
 function Order.advance_clock(request, class, finish_time)
   local clock = PREFIX .. 'virtual:' .. class
   if finish_time > read_number('GET', clock) then call('SET', clock, string.format('%.17g', finish_time)) end
-  for _, member in ipairs(call('SMEMBERS', PREFIX .. 'capped')) do
+  for _, member in ipairs(Tenants.list_capped()) do
     local device, name = string.match(member, '^(gpu):(.*)$')
     name = name or member
     local behind = finish_time - read_number('HGET', PREFIX .. 'finish:' .. class, name)

@@ -73,16 +73,17 @@ end
 -- Usually, the first command finds no other key than that of the tenants.
 local function check_rare(request)
   local subscription = request.subscription
-  local count = call('EXISTS', unpack(subscription.rare))
+  local special, rare, upper = subscription.special, subscription.rare, subscription.upper
+  -- A wake-up of the first half shows that a job waits there.
+  local expects_upper = (request.rank[request.popped] or subscription.middle) < subscription.middle
+  local count = call('EXISTS', unpack(expects_upper and special or rare))
   if count == 0 then State.tenants_exist = false end
   local expected = Tenants.are_registered() and 1 or 0
-  request.is_simple = count == expected or call('EXISTS', unpack(subscription.special)) == expected
-  if request.is_simple then
-    State.has_no_unsupported = true
-    request.is_upper_empty = count == expected
-  else
-    request.is_upper_empty = not subscription.upper[1] or call('EXISTS', unpack(subscription.upper)) == 0
-  end
+  local has_none = count == expected
+  request.is_simple = has_none or (not expects_upper and call('EXISTS', unpack(special)) == expected)
+  if request.is_simple then State.has_no_unsupported = true end
+  local must_check = not has_none and not request.is_simple and upper[1]
+  request.is_upper_empty = not expects_upper and (has_none or (must_check and call('EXISTS', unpack(upper)) == 0))
 end
 
 -- Return a request from the arguments of NEXT.
@@ -110,9 +111,7 @@ end
 -- Return whether this worker may not compute a tenant's jobs now.
 function Requests.is_tenant_unavailable(request, name)
   if Tenants.is_capped(name) or Requests.is_excluded(request, name) then return true end
-  local is_out = Requests.is_gpu_exhausted(request, name)
-  if is_out then request.capped_count = nil end -- ct:capped may have changed
-  return is_out
+  return Requests.is_gpu_exhausted(request, name)
 end
 
 -- Return whether a job must wait for the next day.

@@ -141,9 +141,26 @@ end
 
 function Tenants.is_limited(name) return Tenants.share_of(name).max_lanes > 0 end
 
+-- Return the members of ct:capped as a list, which also has `true` for each member. NEXT reads it once.
+function Tenants.list_capped()
+  if not State.capped then
+    State.capped = call('SMEMBERS', PREFIX .. 'capped')
+    for _, member in ipairs(State.capped) do State.capped[member] = true end
+  end
+  return State.capped
+end
+
+-- Add a member to ct:capped, or remove it. Return whether this changed ct:capped.
+function Tenants.set_capped(command, member)
+  State.capped = nil
+  return call(command, PREFIX .. 'capped', member) == 1
+end
+
 -- Return whether a tenant uses all its lanes.
 function Tenants.is_capped(name)
-  return Tenants.are_registered() and call('SISMEMBER', PREFIX .. 'capped', name) == 1
+  if not Tenants.are_registered() then return false end
+  if State.capped then return State.capped[name] == true end
+  return call('SISMEMBER', PREFIX .. 'capped', name) == 1
 end
 
 -- Return the number of additional lanes that a tenant may use.
@@ -160,8 +177,8 @@ end
 function Tenants.update_capped(name, now_ms)
   local most = Tenants.share_of(name).max_lanes
   if most > 0 and Tenants.count_lanes(name, now_ms) >= most then
-    call('SADD', PREFIX .. 'capped', name)
-  elseif call('SREM', PREFIX .. 'capped', name) == 1 then
+    Tenants.set_capped('SADD', name)
+  elseif Tenants.set_capped('SREM', name) then
     for _, queue in ipairs(ALL_QUEUES) do
       local waiting = call('ZCARD', PREFIX .. 'tenant_pending:' .. queue .. ':' .. name)
       if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.notify(queue, 1) end
