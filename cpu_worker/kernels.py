@@ -58,8 +58,7 @@ class Kernels:
     def report_loaded(self, kind: str, loaded: Loaded) -> None:
         with self._lock:
             self._seconds.setdefault(kind, loaded.seconds)
-        self._worker.offer(kind)
-        if not self._worker.compiling:
+        if self._worker.offer(kind) and not self._worker.compiling:
             log.info("kernels ready", extra={"seconds": self._seconds})
 
     def report_missing(self, kind: str) -> None:

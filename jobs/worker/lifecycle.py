@@ -89,14 +89,18 @@ class Worker:
         #: Kinds that the worker should compute but cannot, mapped to the reason.
         self.refused: dict[str, str] = {}
 
-    def offer(self, kind: str) -> None:
-        """Take work of a kind from now on, because its kernel is compiled and loaded."""
+    def offer(self, kind: str) -> bool:
+        """Take work of a kind from now on, because its kernel is compiled and loaded.
+
+        Return False if the worker did so before.
+        """
         with self._changing_kinds:
             if kind not in self.compiling:
-                return
+                return False
             self._change_kinds(kind, {**self.kinds, kind: self._versions[kind]})
         if self.link:
             self.link.repeat_request()
+        return True
 
     def refuse(self, kind: str, why: str) -> None:
         """Take no more work of a kind, and report the reason."""

@@ -93,7 +93,8 @@ def facts(kind: str) -> JobFacts:
     return JobFacts(job_id="j", kind=kind, spec={}, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
 
 
-def test_each_kernel_is_compiled_once_and_loaded_by_every_lane(start: Start) -> None:
+def test_each_kernel_is_compiled_once_and_loaded_by_every_lane(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     started = start(lanes=2)
     worker = started.worker
     assert worker.row("idle")["compiling"] == "k,other" and worker.row("idle")["kinds"] == "{}"
@@ -101,6 +102,7 @@ def test_each_kernel_is_compiled_once_and_loaded_by_every_lane(start: Start) -> 
     assert worker.kinds == {"k": 1, "other": 2} and worker.server and worker.server.kinds == worker.kinds
     until(lambda: all(lane.ready and lane.loaded == set(KINDS) for lane in started.lanes))
     assert sorted(started.compiled()) == ["k", "other"] and worker.row("idle")["compiling"] == ""
+    assert [record.message for record in caplog.records].count("kernels ready") == 1
     assert started.asked == ["next", "next"], "an idle worker asks for work of the new kind at once"
 
 
