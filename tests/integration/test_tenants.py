@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-import httpx
 import pytest
 
 from coordinator.access.principal import Principal, Scope
@@ -21,6 +22,7 @@ from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.tenancy.tenants import Tenant
 from tests import fetch
+from tests.hostile import wire
 from tests.integration.live import Live, guarded, running, until
 
 TOKEN = "a-token-of-the-tests"
@@ -82,34 +84,36 @@ def _ten_crowds(live: Live) -> None:
 def _crowd(live: Live, keys: list[str]) -> dict[str, str]:
     """Submit a job for each key to both coordinators, one of which dies meanwhile; the job of each admitted key.
 
-    Submits whose answer was lost are repeated with their key, as clients do.
+    Submits whose answer was lost are repeated with their key, as clients do. They are sent as bytes, because httpx
+    takes milliseconds of CPU time for each.
     """
-    answers: dict[str, httpx.Response] = {}
+    answers: dict[str, wire.Answer] = {}
     seen = threading.Event()
 
-    def ask(client: httpx.Client, number: int, key: str) -> None:
+    def ask(number: int, key: str) -> None:
         body = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}, "idempotency_key": key}
+        posted = wire.posted("/api/submit", json.dumps(body).encode(), **AUTHORIZED)
         for replica in (number % 2, 1):
-            try:
-                answers[key] = client.post(f"{live.url(replica)}/api/submit", json=body)
-                break
-            except httpx.TransportError:
-                continue
+            with suppress(OSError):
+                answer = wire.send(live.ports[replica], posted)
+                if answer.status > 0:
+                    answers[key] = answer
+                    break
         if len(answers) >= 100:
             seen.set()
 
-    with httpx.Client(headers=AUTHORIZED, timeout=30) as client, ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(16) as pool:
         for number, key in enumerate(keys):
-            pool.submit(ask, client, number, key)
+            pool.submit(ask, number, key)
         seen.wait(30)
         live.kill("coordinator-0")
     live.start_coordinator(0)
-    statuses = Counter(answer.status_code for answer in answers.values())
+    statuses = Counter(answer.status for answer in answers.values())
     assert set(statuses) == {202, 429} and sum(statuses.values()) == len(keys), statuses
-    over = next(answer for answer in answers.values() if answer.status_code == 429)
-    assert int(over.headers["Retry-After"]) >= 1 and over.json()["field"] == "max_jobs"
+    over = next(answer for answer in answers.values() if answer.status == 429)
+    assert int(over.headers["retry-after"]) >= 1 and over.json()["field"] == "max_jobs"
     assert "tenant default has reached max_jobs: 8 of its jobs are queued or running" in over.json()["detail"]
-    return {key: answer.json()["job_id"] for key, answer in answers.items() if answer.status_code == 202}
+    return {key: answer.json()["job_id"] for key, answer in answers.items() if answer.status == 202}
 
 
 def test_a_held_job_waits_in_the_backlog_and_runs_when_there_is_room(cluster: Live, store: Store) -> None:
@@ -160,12 +164,13 @@ def test_the_first_job_of_a_tenant_starts_within_a_second_beside_ten_thousand_of
     [job] = submit(store, "late")
     drain(cluster, on=False)
     until(lambda: cluster.job(job)["state"] == "done", 120)
-    until(lambda: store.tenants.read(["crowd"])[0][1].jobs == 0, 240)
     created, started = (int(store.job_reads.hashes([job])[0][1][name]) for name in (b"created", b"started"))
-    others = [int(row[b"started"]) for _, row in store.job_reads.hashes(crowd)]
+    others = [int(row[b"started"]) for _, row in store.job_reads.hashes(crowd) if b"started" in row]
     served = sum(created < each <= started for each in others)
-    print(f"it waited for {started - created} ms and {served} of the others, which took {max(others) - min(others)} ms")
-    assert served <= A_SECONDS_JOBS and max(others) > started, "the others are not done yet"
+    print(f"it waited for {started - created} ms and {served} of the others; {len(others)} of them have begun by now")
+    assert served <= A_SECONDS_JOBS and len(others) < len(crowd), "the others are not done yet"
+    for other in crowd:
+        store.jobs.cancel(other)
 
 
 def test_low_runs_beside_a_steady_high_stream_once_it_has_waited_for_its_age(cluster: Live, store: Store) -> None:
