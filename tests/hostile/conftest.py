@@ -56,12 +56,12 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One coordinator, one worker with two lanes, with the kinds that ship and those of the tests.
+    """One coordinator, one worker with one lane, with the kinds that ship and those of the tests.
 
     Tests submit jobs that compute until they are cancelled, so the worker gives way to other processes.
     """
     folder = tmp_path_factory.mktemp("hostile")
-    with running(folder, nice=10, ARTIFACT_URL=f"file://{folder}/artifacts") as live:
+    with running(folder, lanes=1, nice=10, ARTIFACT_URL=f"file://{folder}/artifacts") as live:
         yield live
 
 
