@@ -15,7 +15,8 @@ SETS := tests/stack tests/soak tests/chaos tests/hostile tests/integration tests
 # Options for browser tests, which are so CPU-intensive that two processes use two cores. The tests of a file share a
 # cluster.
 BROWSERS := -n 2 --dist loadscope --no-loadscope-reorder -m "browser and not alone" tests/browser
-# Folders with tests that measure time; a test checks these lists. Clusters of PAIRS mostly wait, so two suit two cores.
+# Folders with tests that measure time; a test checks these lists. Clusters of PAIRS mostly wait, so two of them run
+# side by side, and beside browsers with a lower priority.
 PAIRS := tests/integration
 ALONE := tests/hostile tests/browser
 # Without bytecode files, each of the hundreds of test processes would compile its sources.
@@ -58,8 +59,9 @@ test: web-test python-test ## run all tests
 
 python-test: setup web ## run all tests except the TypeScript tests of the pages
 	$(PYTEST) $(TOGETHER) $(SETS)
-	$(PYTEST) $(BROWSERS)
-	$(PYTEST) -n 2 --dist loadscope --no-loadscope-reorder -m alone $(PAIRS)
+	log=$$(mktemp) failed=0; nice -n 10 $(PYTEST) $(BROWSERS) >"$$log" 2>&1 & browsers=$$!; \
+	  $(PYTEST) -n 2 --dist loadscope --no-loadscope-reorder -m alone $(PAIRS) || failed=$$?; \
+	  wait $$browsers || failed=$$?; cat "$$log"; rm "$$log"; exit $$failed
 	$(PYTEST) -m alone $(ALONE)
 
 unit: setup ## run the unit tests
