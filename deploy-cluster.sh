@@ -55,7 +55,7 @@ Containers. Requires Docker Engine 20.10 or later with Compose 2.20 or later.
                   workers. Without numbers, uses the counts in .env (at first 1 and 0). Run the command again to update
                   a running cluster: coordinators and pages keep answering, and workers return their leases
               --runner       also start a runner of programs, now and at later starts; all API calls then require a token
-              --require-gpu  fail if this machine has no GPU. Without this option, only CPU workers start then
+              --require-gpu  fail if this machine has no GPU, instead of starting only CPU workers
   autoscale       start and stop CPU workers as jobs need them, until Ctrl-C. Workers finish their leases before they
                   stop. See docs/operations.md#workers-by-need
               --min N        minimum number of workers (default: AUTOSCALE_MIN, 1)
@@ -73,25 +73,25 @@ Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
               --load         build the images, and push them to --registry or load them into this machine's node. Pods
                              with a changed image are replaced
 
-All clusters. A command concerns the cluster that this checkout has, and the running one if there are several.
-  --local, --docker, --kubernetes  choose a cluster. --context and --namespace choose one on Kubernetes
-  scale N         change the total number of workers to N; the number of GPU workers does not change. In a local cluster,
-                  change the number of CPU workers until its next start
+All clusters. A command applies to the cluster of this checkout, or to the running one if the checkout has several.
+  --local, --docker, --kubernetes  choose the cluster of this kind. --context and --namespace choose one on Kubernetes
+  scale N         change the total number of workers to N; the number of GPU workers does not change. In a local
+                  cluster, change the number of CPU workers to N until the next start
               --gpu G        number of GPU workers among them
   report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
   backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file. All kinds of clusters use
                   the same format
-  restore FILE    replace the cluster's data by a backup, also after cleanup. If it fails, the data does not change. The
-                  audit log's file is restored if it is missing, and never overwritten
+  restore FILE    replace the cluster's data with a backup, also after cleanup. If it fails, the data does not change.
+                  The audit log's file is restored if it is missing, and never overwritten
               --yes          do not ask for confirmation, even if jobs are running
   status          show processes or containers, their health and addresses
               --json         print one object on stdout
   logs [SERVICE]  print the last lines of all logs, or of the log of one service or process
-              -f             follow them
+              -f             also print new lines as they are written, until Ctrl-C
   stop            stop the cluster, but keep jobs and results (in .cluster, or in volumes)
-  cleanup         delete the cluster with all jobs and results: containers, networks and volumes; or .cluster, compiled
-                  kernels and contexts of the local cluster. Keeps backups, ./secrets (backups need these passwords),
-                  .venv and web/node_modules
+  cleanup         delete the cluster with all jobs and results: its containers, networks and volumes; for a local
+                  cluster, the folder .cluster with compiled kernels, and contexts. Keeps backups, ./secrets (backups
+                  need these passwords), .venv and web/node_modules
               --yes          do not ask for confirmation
               --secrets      also delete ./secrets
   help, --version
@@ -113,9 +113,9 @@ version() {
 
 # -- commands for a cluster of any kind -------------------------------------------------------------------------------
 
-on_clusters() { # on_clusters COMMAND ARGUMENT...: run a command on the clusters that it concerns
+on_clusters() { # on_clusters COMMAND ARGUMENT...: run a command on the clusters to which it applies
   choose_clusters "$1"
-  # These two can concern containers and a local cluster together.
+  # The commands status and stop can apply to both containers and a local cluster.
   [[ $1 =~ ^(status|stop)$ && $CHOSEN != *kubernetes* ]] || need_one "$1"
   case $1 in
     status) cmd_status "${@:2}" ;;
@@ -128,7 +128,7 @@ on_clusters() { # on_clusters COMMAND ARGUMENT...: run a command on the clusters
 
 on() { # on KIND COMMAND ARGUMENT...: run a command on the cluster of one kind
   [[ $1 == local ]] || "load_$1"
-  declare -F "$1_$2" >/dev/null || fail 1 "$2 works only for containers and on Kubernetes."
+  declare -F "$1_$2" >/dev/null || fail 1 "the command $2 is available only in containers and on Kubernetes."
   "$1_$2" "${@:3}"
 }
 

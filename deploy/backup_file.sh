@@ -71,7 +71,7 @@ tell_replaced() { # tell_replaced PATH STATUS: print what a restore would replac
   local jobs unfinished
   jobs=$(tr -d ' \n' <<<"$2" | grep -oE '"jobs":\{[^}]*\}') || true
   unfinished=$(grep -oE '"(queued|running|finishing|cancelling)":[1-9][0-9]*' <<<"$jobs" | tr -d '"' | paste -sd , - | sed 's/,/, /g') || true
-  say "This replaces all jobs and results by those of $1 (created $(in_manifest made), $(in_manifest keys) keys)."
+  say "This replaces all jobs and results with those of $1 (created $(in_manifest made), $(in_manifest keys) keys)."
   [[ -z $unfinished ]] || say "Unfinished jobs would be lost: $unfinished"
 }
 

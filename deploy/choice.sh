@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Chooses the clusters that a command concerns. This file also works with bash 3.2.
+# Sourced by deploy-cluster.sh. Chooses the clusters to which a command applies. This file also works with bash 3.2.
 #
-# The words --local, --docker and --kubernetes name clusters. Without them, a command concerns the cluster that this
-# checkout has. If the checkout has several, the command concerns those that are running.
+# The options --local, --docker and --kubernetes name clusters. Without them, a command applies to the cluster of this
+# checkout. If the checkout has several clusters, the command applies to the running ones.
 
 WHERE=''           # kinds of clusters that the user named: local, docker, kubernetes
-CHOSEN=''          # kinds of clusters that the command concerns
+CHOSEN=''          # kinds of clusters to which the command applies
 # shellcheck disable=SC2034  # used by the scripts for Kubernetes
 CONTEXT=''         # kubectl context
 # shellcheck disable=SC2034
@@ -32,7 +32,7 @@ choose_default() { # choose_default COMMAND: sets CHOSEN if this checkout has no
   CHOSEN=' local'
   case $1:$STATE in
     status:* | stop:away) return ;;
-    # There may be containers, so the command must fail.
+    # There can be containers, so the command must fail.
     *:away | *:forbidden) CHOSEN=' docker' && return ;;
     stop:* | logs:*) return ;;
     cleanup:*) [[ ! -d .cluster ]] || return 0 ;;
@@ -40,10 +40,10 @@ choose_default() { # choose_default COMMAND: sets CHOSEN if this checkout has no
   [[ -z $DRY ]] && ! engine_answers || CHOSEN=' docker'
 }
 
-need_one() { # need_one COMMAND: fail if the command concerns several clusters
+need_one() { # need_one COMMAND: fail if the command applies to several clusters
   [[ ${CHOSEN# } == *" "* ]] || return 0
   local options=${CHOSEN// / --}
-  fail 2 "this checkout has several clusters:$CHOSEN." "Choose one: ./deploy-cluster.sh $1 with one of$options"
+  fail 2 "this checkout has several clusters:$CHOSEN." "Choose one: add one of these options to ./deploy-cluster.sh $1:$options"
 }
 
 # -- which clusters there are -----------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ runs_local() {
     .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.is_running())' 2>/dev/null
 }
 
-has_docker() { # if ./secrets is missing, this checkout never started containers, so Docker is not asked
+has_docker() { # without ./secrets, this checkout has never started containers, so Docker is not queried
   [[ -d secrets ]] && docker_possible || return 1
   load_docker
   find_project

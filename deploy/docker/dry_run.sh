@@ -3,7 +3,7 @@
 # shellcheck disable=SC2034,SC2329  # used by other sourced files
 
 pretend_engine() { # answer the queries of this run as an engine without containers would
-  note "No Docker engine answers. These commands assume that it has no containers of this checkout."
+  note "No Docker engine answers. The commands below are those for an engine without containers of this checkout."
   PRETENDED=yes
   STATE=ours
   docker() {

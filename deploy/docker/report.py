@@ -26,7 +26,7 @@ QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 WAITING_ROUTES = "/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/events"
 
 
-#: Values of a measurement by their labels, which are one text.
+#: Values of a measurement, each with its labels in one text.
 Series = list[tuple[str, float]]
 
 
@@ -39,7 +39,7 @@ class Measurement:
     show: Callable[[float], str]
 
 
-#: Measurements by the title of their section.
+#: Titles of sections, with their measurements.
 Sections = Sequence[tuple[str, Sequence[Measurement]]]
 
 
@@ -111,7 +111,7 @@ def get_json(url: str, token: str = "") -> Any:
 
 
 def series(measurement: Measurement) -> Series:
-    """Return the current values of a measurement from Prometheus, by their labels."""
+    """Return the current values of a measurement from Prometheus, with their labels."""
     query = urllib.parse.urlencode({"query": measurement.expression})
     rows = get_json(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
     return sorted((_labels(row["metric"]), float(row["value"][1])) for row in rows)
@@ -157,7 +157,7 @@ def cluster(api: str, token: str) -> Iterator[str]:
 
 
 def print_sections(*sections: tuple[str, Iterator[str]]) -> None:
-    """Print the lines of sections. Each section has the name of the server from which it comes."""
+    """Print sections. Each is a pair of the server's name, for error messages, and an iterator over its lines."""
     for what, lines in sections:
         try:
             for line in lines:

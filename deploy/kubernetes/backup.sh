@@ -29,7 +29,7 @@ kubernetes_restore() { # restore FILE [--yes]
   open_backup "$(from_caller "$file")"
   need_deployed
   [[ -z $(k get statefulset sentinel --ignore-not-found --output name) ]] || need_one_redis
-  say "This replaces all jobs and results in namespace $NAMESPACE by those of $file" \
+  say "This replaces all jobs and results in namespace $NAMESPACE with those of $file" \
     "(created $(in_manifest made), $(in_manifest keys) keys)."
   sure "$yes" "Replace them?"
   deployed_tags

@@ -4,7 +4,7 @@
 
 pretend_cluster() { # answer the queries of this run as an empty Kubernetes cluster would
   local context=${CONTEXT:-$(target_line CONTEXT)}
-  note "No Kubernetes cluster answers. These commands assume that it is empty."
+  note "No Kubernetes cluster answers. The commands below are those for an empty cluster."
   PRETENDED=yes
   use_cluster "${context:-CONTEXT}"
   k() { true; }

@@ -91,7 +91,7 @@ def run_command(given: argparse.Namespace) -> int:
 
 
 def _operate(given: argparse.Namespace) -> int:
-    # Starts of a cluster do not need these modules.
+    # Import only here, because starting a cluster does not need these modules.
     from deploy.local import data_copies, report, scaling
 
     if given.command == "scale":

@@ -40,7 +40,7 @@ confirm_local_restore() { # confirm_local_restore YES PATH: ask only if the rest
   sure "$1" "Replace them?"
 }
 
-local_python() { # local_python ARGUMENT...: run deploy.local, which explains its errors itself
+local_python() { # local_python ARGUMENT...: run deploy.local, which prints its own error messages
   local code=0
   .venv/bin/python -m deploy.local "$@" || code=$?
   ((code == 0)) || { end_said && exit "$code"; }

@@ -30,7 +30,7 @@ cmd_local() {
   run_last .venv/bin/python -m deploy.local run "$@"
 }
 
-local_verb() { # local_verb COMMAND ARGUMENT...: run a command of deploy.local, which a cluster of this checkout needs
+local_verb() { # local_verb COMMAND ARGUMENT...: run a command of deploy.local, or fail if this checkout never started a local cluster
   [[ -n $DRY || -x .venv/bin/python ]] ||
     fail 1 "no local cluster of this checkout is running." "Start one: ./deploy-cluster.sh local"
   run_last .venv/bin/python -m deploy.local "$@"
@@ -133,7 +133,7 @@ local_cleanup() { # local_cleanup YES SECRETS
 check_local_cleanup() { # fail if the cluster is running, or if tokens would remain valid
   ! runs_local || fail 5 "the local cluster of this checkout is running." "First stop it: ./deploy-cluster.sh stop"
   [[ ! -e .cluster/joined/host.json ]] ||
-    fail 1 "this checkout has joined the cluster of another machine, which gave it tokens." \
+    fail 1 "this checkout has joined the cluster of another machine, which issued tokens to it." \
       "First revoke them: ./deploy-cluster.sh leave"
 }
 
@@ -141,13 +141,13 @@ delete_local_cluster() { # delete_local_cluster SECRETS
   if [[ -x .venv/bin/python ]]; then
     run .venv/bin/python -c 'from deploy.local import user_contexts; user_contexts.delete()' || true
   fi
-  # Programs can leave folders without write permission.
+  # Programs can create folders without write permission, in which rm could delete nothing.
   [[ ! -d .cluster ]] || run chmod -R u+rwX .cluster 2>/dev/null || true
   run rm -rf .cluster
   [[ -z $1 ]] || run rm -rf secrets
 }
 
-tell_kept() { # print which installed and built files remain
+tell_kept() { # print the installed and built folders that remain
   local folder kept=''
   for folder in .venv web/node_modules web/dist; do [[ ! -d $folder ]] || kept="$kept $folder"; done
   [[ -z $kept ]] || say "These folders were kept, because the next start uses them. To delete them: rm -rf$kept"

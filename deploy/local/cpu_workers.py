@@ -1,6 +1,6 @@
 """CPU workers of the local cluster. Their number can change while the cluster is running.
 
-supervisord knows MAX_WORKERS programs from its start, and runs those that have lanes.
+The configuration of supervisord has MAX_WORKERS such programs. Only programs with lanes are running.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def worker_id(number: int) -> str:
 
 
 def command(number: int) -> tuple[str, ...]:
-    """Return the command that starts a worker with the lanes that it has at that time."""
+    """Return the command that starts a worker with its current number of lanes."""
     return ("/bin/sh", "-c", _START, program_name(number), str(number), f"{LOCAL_FOLDER.name}/lanes", sys.executable)
 
 
 def write_lanes(lanes: Sequence[int], others: int) -> None:
-    """Store the lanes of each CPU worker, and the size of the cluster with `others`, its other workers."""
+    """Store the number of lanes of each CPU worker, and the total number of workers including `others`."""
     private_files.write(LANES, "".join(f"{count}\n" for count in lanes).encode())
     private_files.write(SIZE, f"{len(lanes) + others}\n".encode())
 
 
 def read_lanes() -> tuple[int, ...]:
-    """Return the lanes of each CPU worker of the running cluster."""
+    """Return the number of lanes of each CPU worker of the running cluster."""
     return tuple(int(line) for line in LANES.read_text().split())
 
 

@@ -1,4 +1,4 @@
-"""Implementation of backup and restore, without the files around the dump, which the scripts pack and check."""
+"""Implementation of backup and restore. The scripts pack and check the backup file that contains the dump."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def dump(folder: Path) -> int:
         ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    # Copied after Redis, so that it has all entries that Redis has dropped.
+    # Copy the file after the data of Redis, so that it contains all entries that Redis has dropped.
     with (folder / "audit.jsonl").open("wb") as file:
         subprocess.run([sys.executable, _AUDIT_PROGRAM, "dump", _AUDIT_FILE], stdout=file, check=True)
     return OK
@@ -72,9 +72,10 @@ def _print_facts(server: str, file: Path) -> None:
 
 
 def restore(folder: Path) -> int:
-    """Replace all data by the files dump.rdb and audit.jsonl in a folder. Print what happened to the audit log's file.
+    """Replace all data with the files dump.rdb and audit.jsonl in a folder. Print the outcome for the audit log's file.
 
-    A running cluster stops its programs meanwhile, and starts them again. If anything fails, the data does not change.
+    In a running cluster, all programs stop during the restore and start again afterwards. If anything fails, the data
+    does not change.
     """
     raise_on_stop_signals()
     if not commands.is_running():

@@ -1,4 +1,4 @@
-"""Replacement of the data of Redis by restored data, so that a killed restore leaves either the old or the new data."""
+"""Replaces the data of Redis with restored data. If a restore is killed, either the old or the new data remain."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jobs.settings import LOCAL_FOLDER
 DATA = LOCAL_FOLDER / "redis"
 #: Folder in which a restore prepares the new data.
 NEW = LOCAL_FOLDER / "redis.restore"
-#: Folder that has the old data while the new data moves in.
+#: Folder that contains the old data during the swap.
 OLD = LOCAL_FOLDER / "redis.before-restore"
 
 
 def swap() -> None:
-    """Replace the data by the prepared data. No server may be running."""
+    """Replace the data with the prepared data. The Redis server must not be running."""
     _settle()
     if DATA.exists():
         DATA.rename(OLD)
@@ -26,13 +26,13 @@ def swap() -> None:
 
 
 def finish() -> None:
-    """Complete or undo a swap that was interrupted, and delete prepared data. No server may be running."""
+    """Complete or undo a swap that was interrupted, and delete prepared data. The Redis server must not be running."""
     _settle()
     _delete(NEW)
 
 
 def _settle() -> None:
-    """Delete the old data if other data has replaced it. Put it back if not."""
+    """Delete the old data if new data has replaced it. Otherwise, move the old data back."""
     if OLD.exists() and not DATA.exists():
         OLD.rename(DATA)
     _delete(OLD)

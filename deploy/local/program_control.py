@@ -1,4 +1,4 @@
-"""Calls to the supervisord of the running cluster, which list, start and stop single programs."""
+"""Lists, starts and stops single programs through the running cluster's supervisord."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ProgramState:
     #: For example RUNNING, STOPPING or STOPPED.
     state: str
     pid: int
-    #: Process ID and uptime, or the time of the last stop, as text.
+    #: Text with the process ID and uptime, or with the time of the last stop.
     description: str
 
     @property
     def has_process(self) -> bool:
-        """Return True if the program is running, or will be without a further call."""
+        """True if the program has a process, or will have one without a further call."""
         return self.state in ("STARTING", "RUNNING", "BACKOFF", "STOPPING")
 
 
@@ -91,9 +91,9 @@ def _change(method: str, programs: list[ProgramState]) -> None:
 
 @contextmanager
 def stopped_cluster(is_wanted: Callable[[str], bool]) -> Iterator[None]:
-    """Stop all programs in a `with` block, servers after the workers that write to them.
+    """Stop all programs during a `with` block. Servers stop after the workers that write to them.
 
-    Start the programs whose name `is_wanted` accepts at its end, also after an error.
+    After the block, also after an error, start the programs whose name `is_wanted` accepts.
     """
     programs = [name for name in list_programs() if name != "guard"]
     try:

@@ -1,7 +1,7 @@
-"""Copies of the data of Redis: from its append-only file into a dump, and back.
+"""Copies the data of Redis from its append-only file into a dump, and back.
 
-A dump is an RDB file, and an append-only file can start with an RDB file, its base. Only Redis itself converts data: a
-temporary server loads them in a folder of its own.
+A dump is an RDB file, and an append-only file can start with an RDB file, its base. Only Redis converts
+data: a temporary server loads them in a temporary folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SERVER_OPTIONS = [
 ]
 
 
-#: Arguments for a server whose log this process reads.
+#: Arguments of Popen for a server whose log this process reads.
 _PIPES: dict[str, Any] = {
     "stdin": subprocess.DEVNULL,
     "stdout": subprocess.PIPE,
@@ -59,7 +59,7 @@ class UnusableData(Exception):
 
 
 def copy(data: Path, target: Path) -> None:
-    """Copy the append-only file in the folder `data`, to which a server may be appending, to the folder `target`.
+    """Copy the append-only file in the folder `data`, to the folder `target`. A server can be appending to it.
 
     The copy contains every change that was acknowledged before this call. Raises UnusableData.
     """
@@ -98,7 +98,7 @@ def load(server: str, folder: Path, *, dump: bool = False) -> None:
     """
     # A server writes its dump when it stops, but only if it has a rule for dumps.
     options = [*_SERVER_OPTIONS, "--save", "3600 1" if dump else ""]
-    # If this process is killed, the next start of the cluster finds the server by its mark, and stops it.
+    # If this process is killed, the next start of the cluster finds the server by its marker, and stops it.
     command = Run(LOCAL_FOLDER, "copy").command(server, *options)
     with subprocess.Popen(command, cwd=folder, umask=0o077, start_new_session=True, **_PIPES) as process:
         try:

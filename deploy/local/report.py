@@ -1,4 +1,4 @@
-"""Implementation of the command report. The script adds error lines from logs, and removes secrets."""
+"""Implementation of the command report. deploy/local/report.sh adds error lines from logs, and removes secrets."""
 
 from __future__ import annotations
 

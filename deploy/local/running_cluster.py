@@ -1,4 +1,4 @@
-"""Local cluster that another process has started, as the commands scale, restore and report find it."""
+"""Access to a local cluster that another process has started, for the commands scale, restore and report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deploy.local.outcome import FAILED, NOT_READY, RUNNING, CommandError
 from jobs.settings import LOCAL_FOLDER
 from jobs.store.server import connection
 
-#: Maximum number of seconds until the CPU workers are ready. They find compiled kernels.
+#: Timeout in seconds until the CPU workers are ready. Their kernels are already compiled.
 READY_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 _CONFIGURATION = LOCAL_FOLDER / "supervisord.conf"
@@ -43,7 +43,7 @@ def read_token() -> str:
 
 @contextmanager
 def hold_change_lock() -> Iterator[None]:
-    """Let no other command change the running cluster during a `with` block. Raises CommandError if one does."""
+    """Prevent other commands from changing the cluster during a `with` block. Raises CommandError if one does so."""
     lock = processes.lock(LOCAL_FOLDER, name="change.lock")
     if lock is None:
         raise CommandError(
@@ -79,7 +79,7 @@ def _has_workers(api: Api) -> bool:
 
 
 def renew_tokens(api: Api) -> None:
-    """Wait until Redis answers, and create the tokens of the user and of the runner that its data lacks."""
+    """Wait until Redis answers. Create the tokens of the user and of the runner that are missing in its data."""
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:

@@ -8,10 +8,10 @@ from jobs.settings import usable_cores
 
 
 def scale(count: int) -> int:
-    """Run `count` CPU workers, which share the cores as after `local --workers`. Return the exit code.
+    """Run `count` CPU workers, which share the cores as with `local --workers`. Return the exit code.
 
-    Workers that leave, and workers whose number of lanes changes, stop as at the end of the cluster: they commit what
-    they have computed and return their leases.
+    Removed workers, and workers whose number of lanes changes, commit their partial results and return their leases
+    before they stop.
     """
     raise_on_stop_signals()
     api = running_cluster.find_api()
@@ -23,8 +23,8 @@ def scale(count: int) -> int:
     if lanes == before:
         say(f"The cluster already has {_describe(lanes)}.")
     else:
-        say(f"The cluster has {_describe(lanes)} now, instead of {len(before)}.")
-        say(f"The next start uses its own number: ./deploy-cluster.sh local --workers {count}")
+        say(f"The cluster now has {_describe(lanes)}, instead of {len(before)}.")
+        say(f"To start with this number the next time: ./deploy-cluster.sh local --workers {count}")
     return OK
 
 
@@ -36,7 +36,7 @@ def _threads_of_starter() -> int:
 
 
 def _apply(before: tuple[int, ...], lanes: tuple[int, ...]) -> None:
-    """Stop workers that leave or get other lanes, and start all workers that have lanes and are not running."""
+    """Stop workers that are removed or change their number of lanes. Start all workers that must be running."""
     changed = [
         cpu_workers.program_name(number)
         for number, count in enumerate(before, 1)

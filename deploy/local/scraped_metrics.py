@@ -1,4 +1,4 @@
-"""Measurements of the report from one scrape of a coordinator's metrics, because a local cluster has no Prometheus.
+"""Calculates the report's measurements from one scrape of a coordinator, because a local cluster has no Prometheus.
 
 Counters are totals, and quantiles cover all jobs or requests that the histogram has counted.
 """
@@ -32,9 +32,9 @@ class Scrape:
         return [sample for sample in self._samples if sample.name == name]
 
     def sums(self, name: str, labels: Iterable[str], **only: str) -> dict[str, float]:
-        """Return the sums of a metric's samples by the values of some labels, joined to a text.
+        """Return sums of a metric's samples, keyed by the values of `labels`, which are joined with spaces.
 
-        `only` are values that other labels must have.
+        `only` contains the required values of other labels.
         """
         sums: dict[str, float] = defaultdict(float)
         for sample in self.of(name):
@@ -71,7 +71,7 @@ def _failed_requests(scrape: Scrape) -> Series:
 
 
 def _quantiles(metric: Metric, label: str, quantile: float) -> Callable[[Scrape], Series]:
-    """Return a function for a quantile by a label of a histogram, or of all requests if the label is empty."""
+    """Return a function that calculates a quantile for each value of a label, or of all requests if it is empty."""
 
     def read(scrape: Scrape) -> Series:
         counts: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
@@ -94,7 +94,7 @@ def estimate_quantile(counts: dict[float, float], quantile: float) -> float:
     return low
 
 
-#: Functions that calculate measurements of the report, by their titles.
+#: Functions that calculate measurements of the report, keyed by title.
 _VALUES: dict[str, Callable[[Scrape], Series]] = {
     "finished jobs": _total(metrics.JOBS, "kind", "outcome"),
     "units": _total(metrics.UNITS, "kind", "device"),
@@ -116,7 +116,7 @@ def _show_total(value: float) -> str:
 
 
 def _without_prometheus(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements that a scrape contains. A single scrape contains no rates, but totals."""
+    """Return the measurements that a scrape contains. Rates are replaced with totals."""
     return [
         replace(each, show=_show_total) if each.show is report.per_second else each
         for each in measurements

@@ -48,7 +48,7 @@ def split(total: int, workers: int) -> tuple[int, ...]:
 
 
 def divide_cores(threads: int, cores: int, workers: int) -> tuple[int, ...]:
-    """Return the lanes of each CPU worker: `threads` (WORKER_THREADS) for each, or if it is 0, a share of the cores."""
+    """Return the number of lanes of each CPU worker: `threads` (WORKER_THREADS), or a share of the cores if it is 0."""
     return (threads,) * workers if threads else split(cores, workers)
 
 

@@ -19,9 +19,9 @@ from deploy.local.shape import CHECKOUT, Shape
 from jobs.settings import LOCAL_FOLDER, Settings, child_environment, load
 from jobs.store import acl
 
-#: Unix socket on which supervisord accepts calls, relative to the checkout, because its path must be short.
+#: Unix socket on which supervisord accepts calls. The path is relative to the checkout, because it must be short.
 SOCKET = f"{LOCAL_FOLDER.name}/supervisor"
-#: Maximum length of a path to which supervisord appends its process ID to bind it.
+#: Maximum length of the socket's path. supervisord appends its process ID when it binds the socket.
 _MAX_PATH = 90
 #: Timeout in seconds for stopping a program. A worker needs less time to commit its partial results.
 STOP_SECONDS = 40.0
@@ -82,7 +82,7 @@ class Program:
     last_code: int | None = None
     #: Programs with a lower priority start earlier and stop later.
     priority: int
-    #: False if supervisord starts the program only when it is told to.
+    #: False if supervisord starts the program only on request.
     autostart: bool = True
 
 
@@ -277,7 +277,7 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
     Signals of the terminal therefore reach only the starter, which then stops supervisord.
     """
     name = f"{LOCAL_FOLDER.name}/{configuration.name}"
-    (CHECKOUT / SOCKET).unlink(missing_ok=True)  # supervisord would wait for the socket of a killed one
+    (CHECKOUT / SOCKET).unlink(missing_ok=True)  # supervisord would wait for the socket of a killed supervisord
     return subprocess.Popen(
         run.command(sys.executable, "-m", "deploy.local.supervisor_daemon", "-c", name),
         cwd=CHECKOUT,

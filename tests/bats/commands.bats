@@ -276,7 +276,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   pretend_local
   cluster logs
   exits 2
-  says "this checkout has several clusters: docker local." "logs with one of --docker --local"
+  says "this checkout has several clusters: docker local." "these options to ./deploy-cluster.sh logs: --docker --local"
   cluster logs --local redis
   exits 0
   shows "a line of redis"
@@ -378,7 +378,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   [[ ! -e .cluster && $(of_engine "s['volumes']") == "['redis-data']" ]]
 }
 
-@test "cleanup of a local cluster deletes its data and contexts, and names what stays" {
+@test "cleanup of a local cluster deletes its data and contexts, and lists the folders that remain" {
   pretend_local stopped
   mkdir -p web/node_modules
   cluster cleanup
@@ -454,7 +454,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
 
 # -- without Docker ---------------------------------------------------------------------------------------------------
 
-@test "a local cluster does not ask Docker, and works without its client" {
+@test "a local cluster does not query Docker, and works without its client" {
   pretend_local
   mkdir ../few
   ln -s /usr/bin/* /bin/* ../few 2>/dev/null || true
@@ -476,7 +476,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   [[ ! -e .cluster && ! -e $FAKE/calls ]]
 }
 
-@test "a named cluster is the one that is meant" {
+@test "an option that names a cluster chooses it" {
   pretend_local
   cluster logs --docker
   exits 1

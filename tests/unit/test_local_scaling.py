@@ -70,7 +70,7 @@ def test_workers_share_the_cores_as_after_a_start(cluster: Any, capsys: pytest.C
     assert cpu_workers.read_lanes() == shape.split(4, 3) == (2, 1, 1)
     assert cpu_workers.SIZE.read_text() == "4\n", "with the runner"
     said = capsys.readouterr().err
-    assert "The cluster has 3 CPU workers with 2+1+1 lanes now, instead of 1." in said
+    assert "The cluster now has 3 CPU workers with 2+1+1 lanes, instead of 1." in said
     assert "./deploy-cluster.sh local --workers 3" in said
 
 
