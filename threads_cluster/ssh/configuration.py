@@ -71,7 +71,7 @@ class Ssh(_Part):
     timeout: _Seconds = 10.0
     #: Maximum number of connections per host. A connection can run several commands at the same time.
     pool_size: Annotated[int, Field(ge=1, le=64)] = 10
-    #: Seconds for which connections stay open after `cluster run`, for the next one. With 0, none stays open.
+    #: Seconds for which connections stay open for the next `cluster run`. With 0, they are closed at once.
     persist: Annotated[float, Field(ge=0, le=3600)] = 60.0
     key_file: _Path | None = None
     #: File with the keys of known hosts. The default is ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.

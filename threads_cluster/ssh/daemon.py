@@ -1,7 +1,7 @@
 """Daemon that keeps SSH connections open for the next command. It runs one `cluster run --on ssh` at a time.
 
 A command runs in the daemon with the environment, the working directory, stdout and stderr of its client. The daemon
-ends `ssh.persist` seconds after its last command. `daemon_client` describes the protocol.
+exits `ssh.persist` seconds after its last command. `daemon_client` describes the protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(path: str, descriptor: str) -> None:
     """Serve a client on an inherited socket, and then all clients that connect to the socket at `path`."""
     os.chdir("/")
     daemon_client.is_daemon = True
-    # A background job of a shell ignores SIGINT. An interrupt ends the current command, or else the daemon.
+    # A background job of a shell ignores SIGINT. An interrupt stops the current command, or else the daemon.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
@@ -47,7 +47,7 @@ class Daemon:
         self._inode = path.stat().st_ino
         self._connections = Hosts.kept = KeptConnections()
         self._clients = queue.SimpleQueue[socket.socket]()
-        #: Held while a command is running. Other clients are turned away.
+        #: Held while a command is running. The daemon then rejects other clients.
         self._busy = threading.Lock()
 
     def serve(self, first: socket.socket) -> None:
@@ -93,7 +93,7 @@ class Daemon:
 
 
 def _listen(path: Path) -> socket.socket:
-    """Listen at a path. A socket that a killed daemon has left there is replaced."""
+    """Listen at a path. The socket of a killed daemon is replaced."""
     listener = socket.socket(socket.AF_UNIX)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     listener.bind(str(new))
@@ -104,7 +104,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _user(client: socket.socket) -> int:
-    """Return the user ID of the process at the other end."""
+    """Return the user ID of the client process."""
     _, user, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
     return int(user)
 
@@ -118,7 +118,7 @@ def _has_children() -> bool:
 
 
 def serve_client(client: socket.socket) -> None:
-    """Receive a command, run it, and reply with its exit code. A client that has gone away interrupts its command."""
+    """Receive a command, run it, and reply with its exit code. Interrupt the command if the client disconnects."""
     client.settimeout(_REQUEST_SECONDS)
     with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as opened:
         client.sendall(b"!")
@@ -137,14 +137,14 @@ def _receive(client: socket.socket, size: int) -> bytes:
     while len(data) < size:
         piece = client.recv(size - len(data))
         if not piece:
-            raise ConnectionError("the client has gone away")
+            raise ConnectionError("the client has disconnected")
         data += piece
     return bytes(data)
 
 
 @contextlib.contextmanager
 def _interrupts(client: socket.socket) -> Iterator[None]:
-    """Deliver the signals that the client receives to the main thread, and SIGTERM if the client goes away."""
+    """Deliver the signals that the client receives to the main thread, and SIGTERM if the client disconnects."""
     main_thread, ended = threading.main_thread().ident or 0, threading.Event()
 
     def deliver() -> None:

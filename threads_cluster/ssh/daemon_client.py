@@ -1,4 +1,4 @@
-"""Hand a command over to the daemon that keeps SSH connections open. This module loads no large package.
+"""Sends a command to the daemon that keeps SSH connections open. This module imports no large package.
 
 The daemon greets a client with one byte. The client then sends its arguments and its environment, and passes the file
 descriptors of its output and its working directory. Afterwards, the client sends the numbers of the signals that it
@@ -26,14 +26,14 @@ from threads_cluster import errors, settings
 _GREETING_SECONDS, _START_SECONDS = 2.0, 20.0
 #: Maximum length in bytes of a path of a socket on Linux.
 _MAX_PATH = 107
-#: True in the daemon itself, which runs commands instead of handing them over.
+#: True in the daemon itself, which runs commands instead of sending them to a daemon.
 is_daemon = False
 #: Folder that contains this package.
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class DaemonLost(errors.ClientError):
-    """The daemon ended while it was running a command."""
+    """The daemon exited while it was running a command."""
 
     next = "run the command again"
 
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int | None:
 
 
 def _can_hand_over() -> bool:
-    """Return True if another process can write the output of this one, and can identify its user."""
+    """Return True if a daemon can identify the user of this process, and can write to its stdout and stderr."""
     if is_daemon or not hasattr(socket, "SO_PEERCRED") or threading.current_thread() is not threading.main_thread():
         return False
     try:
@@ -67,7 +67,7 @@ def _can_hand_over() -> bool:
 
 
 def socket_path() -> Path | None:
-    """Return the path of the daemon's socket, in a folder that only this user can access. Return None without one.
+    """Return the path of the daemon's socket in a folder that only this user can access, or None without such a folder.
 
     The name depends on the installed code, so that a command never runs with the code of another version.
     """
@@ -137,13 +137,13 @@ def _run(connection: socket.socket, arguments: Sequence[str]) -> int:
     finally:
         os.close(folder)
     if not code:
-        raise DaemonLost("the process that held the SSH connections ended, so the host stops the program")
+        raise DaemonLost("the process with the SSH connections exited unexpectedly, so the host stops the program")
     return code[0]
 
 
 @contextlib.contextmanager
 def _forwarded_signals(connection: socket.socket) -> Iterator[None]:
-    """Send the signals that end a program to the daemon, except for ignored signals, so that nohup works."""
+    """Forward SIGINT, SIGTERM and SIGHUP to the daemon. Ignored signals are not forwarded, so that nohup works."""
 
     def forward(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
