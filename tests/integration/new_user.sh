@@ -30,7 +30,8 @@ fail() {
 }
 
 start() { # start the cluster in a first terminal, and wait for the text that names the first commands
-  ./deploy-cluster.sh local --port "$PORT" >~/terminal 2>&1 &
+  : >~/terminal # because the text of the previous start would count
+  ./deploy-cluster.sh local --port "$PORT" >>~/terminal 2>&1 &
   terminal=$!
   until grep -q '^State: .* Stop: ' ~/terminal; do
     kill -0 $terminal || fail "the cluster did not start: $(cat ~/terminal)"
