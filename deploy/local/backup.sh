@@ -18,11 +18,11 @@ backup_local_cluster() { # backup FILE
 }
 
 restore_local_cluster() { # restore FILE [--yes]
-  local file='' yes=''
+  local file='' yes='' running=''
   read_restore "$@"
   file=$(from_caller "$file")
   open_backup "$file"
-  runs_local || run deploy/environment.sh local
+  if runs_local; then running=yes; else run deploy/environment.sh local; fi
   confirm_local_restore "$yes" "$file"
   if [[ -n $DRY ]]; then
     quoted .venv/bin/python -m deploy.local restore FOLDER
@@ -31,7 +31,7 @@ restore_local_cluster() { # restore FILE [--yes]
   local_python restore "$WORK" >"$WORK/loaded_audit"
   tell_audit_file
   tell_restored "$(in_manifest keys)"
-  if runs_local; then say "The cluster is running: $(cat .cluster/url)"; else say "Start the cluster: ./deploy-cluster.sh local"; fi
+  if [[ -n $running ]]; then say "The cluster is running: $(cat .cluster/url)"; else say "Start the cluster: ./deploy-cluster.sh local"; fi
 }
 
 confirm_local_restore() { # confirm_local_restore YES PATH: ask only if the restore would replace data

@@ -18,6 +18,9 @@ from tests.integration.test_local_cluster import Checkout, copied, until
 
 pytestmark = pytest.mark.slow
 
+#: Numbers of a job that takes some seconds.
+NUMBERS = 5 * 10**8
+
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
@@ -28,18 +31,17 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     processes.stop_marked(f"@{made.folder}")
 
 
-def ask(checkout: Checkout, path: str) -> Any:
+def ask(checkout: Checkout, path: str, body: Any = None) -> Any:
     """Return the response of the API to the owner of the cluster."""
     url, token = ((checkout.folder / name).read_text().strip() for name in ("url", "token"))
-    request = urllib.request.Request(f"{url}/api/{path}", headers={"Authorization": f"Bearer {token}"})
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/api/{path}", json.dumps(body).encode() if body else None, headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 
 
-def submit(checkout: Checkout, *arguments: str) -> str:
-    done = checkout.cluster("submit", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def submit(checkout: Checkout, kind: str, **parameters: Any) -> str:
+    return str(ask(checkout, "submit", {"type": kind, "parameters": parameters})["job_id"])
 
 
 def succeed(checkout: Checkout, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,8 +53,8 @@ def succeed(checkout: Checkout, *arguments: str) -> subprocess.CompletedProcess[
 def test_a_cluster_is_scaled_reported_backed_up_and_restored(checkout: Checkout, tmp_path: Path) -> None:
     backup = str(tmp_path / "backup.tar.gz")
     with checkout.up("--workers", "2"):
-        program = submit(checkout, "command", "--", "sleep", "86400")
-        computed = submit(checkout, "collatz", "--start-number", "1", "--number-count", str(2 * 10**9))
+        program = submit(checkout, "command", command=["sleep", "86400"], count=1)
+        computed = submit(checkout, "collatz", start_number=1, number_count=NUMBERS)
         until(lambda: ask(checkout, f"jobs/{computed}")["done"])
 
         assert "The cluster has 1 CPU worker with " in succeed(checkout, "scale", "1").stderr
@@ -60,7 +62,7 @@ def test_a_cluster_is_scaled_reported_backed_up_and_restored(checkout: Checkout,
         assert live.keys() == {"cpu-1", "runner-1"} and live["cpu-1"] == usable_cores()
         assert ask(checkout, "status")["cluster_size"] == 2
         succeed(checkout, "backup", backup)
-        later = submit(checkout, "command", "--", "true")
+        later = submit(checkout, "command", command=["true"], count=1)
 
         report = succeed(checkout, "report").stdout
         sections = ('"cluster_size": 2', "units collatz cpu", "## Alerts", "ports: API and pages ")
@@ -74,7 +76,7 @@ def test_a_cluster_is_scaled_reported_backed_up_and_restored(checkout: Checkout,
         assert {job["job_id"] for job in ask(checkout, "jobs")["jobs"]} == {program, computed} - {later}
         assert checkout.cluster("run", "--no-files", "--", "echo", "hello").stdout == "hello\n"
         until(lambda: ask(checkout, f"jobs/{computed}")["state"] == "done")
-        assert ask(checkout, f"jobs/{computed}")["done"] == 2 * 10**9
+        assert ask(checkout, f"jobs/{computed}")["done"] == NUMBERS
         assert "worker-lost" not in {alert["rule"] for alert in ask(checkout, "snapshot")["alerts"]}
         until(lambda: ask(checkout, f"jobs/{program}")["state"] == "running")
         assert " exited and is being restarted" not in checkout.said()

@@ -59,7 +59,7 @@ def running(server: str, data: Path) -> Iterator[redis.Redis]:
                 until(client.ping)
                 yield client
         finally:
-            process.terminate()
+            process.kill()  # its file has every acknowledged change
 
 
 def fill(server: str, data: Path, **values: str) -> None:
