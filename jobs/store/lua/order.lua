@@ -16,20 +16,29 @@ local function count_capped()
   return count
 end
 
+-- Return a tenant's first job in a queue that this worker can compute, and its position.
+local function find_head(request, queue, name)
+  if not Requests.is_tenant_unavailable(request, name) then return Requests.find_first(request, queue, name) end
+  if Requests.is_excluded(request, name) or Tenants.is_capped(name) then return nil end
+  return find_finishing(request, queue, name)
+end
+
 -- Call consider(job, position, virtual time) for the first job of each tenant in a queue, by virtual time, until it
--- returns true.
+-- returns true. Usually the first tenant suffices, and the virtual times of others are not read, because Redis formats
+-- them slowly.
 local function visit_heads(request, queue, consider)
   if Programs.is_program_queue(queue) then Tenants.refresh_order(queue) end
   local max_heads = MAX_TENANTS_READ + count_capped()
+  local first = call('ZRANGE', PREFIX .. 'order:' .. queue, '0', '0', 'WITHSCORES')
+  if not first[1] then return end
+  local function visit(name, finish)
+    local job, position = find_head(request, queue, name)
+    return job and consider(job, position, tonumber(finish))
+  end
+  if visit(first[1], first[2]) then return end
   local heads = call('ZRANGE', PREFIX .. 'order:' .. queue, '0', decimal(max_heads - 1), 'WITHSCORES')
   for i = 1, #heads, 2 do
-    local name, job, position = heads[i], nil, nil
-    if not Requests.is_tenant_unavailable(request, name) then
-      job, position = Requests.find_first(request, queue, name)
-    elseif not Requests.is_excluded(request, name) and not Tenants.is_capped(name) then
-      job, position = find_finishing(request, queue, name)
-    end
-    if job and consider(job, position, tonumber(heads[i + 1])) then return end
+    if heads[i] ~= first[1] and visit(heads[i], heads[i + 1]) then return end
   end
 end
 
