@@ -30,7 +30,7 @@ cmd_local() {
   run_last .venv/bin/python -m deploy.local run "$@"
 }
 
-local_verb() { # local_verb COMMAND ARGUMENT...: run a command of deploy.local, or fail if this checkout never started a local cluster
+local_verb() { # local_verb COMMAND ARGUMENT...: run a command of deploy.local; fail without .venv
   [[ -n $DRY || -x .venv/bin/python ]] ||
     fail 1 "no local cluster of this checkout is running." "Start one: ./deploy-cluster.sh local"
   run_last .venv/bin/python -m deploy.local "$@"
@@ -141,7 +141,7 @@ delete_local_cluster() { # delete_local_cluster SECRETS
   if [[ -x .venv/bin/python ]]; then
     run .venv/bin/python -c 'from deploy.local import user_contexts; user_contexts.delete()' || true
   fi
-  # Programs can create folders without write permission, in which rm could delete nothing.
+  # Programs can create folders without write permission, and rm cannot delete their contents.
   [[ ! -d .cluster ]] || run chmod -R u+rwX .cluster 2>/dev/null || true
   run rm -rf .cluster
   [[ -z $1 ]] || run rm -rf secrets

@@ -59,7 +59,7 @@ class UnusableData(Exception):
 
 
 def copy(data: Path, target: Path) -> None:
-    """Copy the append-only file in the folder `data`, to the folder `target`. A server can be appending to it.
+    """Copy the append-only file in the folder `data` to the folder `target`. A server can be appending to it.
 
     The copy contains every change that was acknowledged before this call. Raises UnusableData.
     """
