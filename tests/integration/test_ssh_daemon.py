@@ -105,7 +105,7 @@ def test_a_daemon_that_is_killed_during_a_command_ends_the_program(home: Path, s
     [daemon] = daemons(home)
     daemon.kill()
     _, err = client.communicate(timeout=60)
-    assert client.returncode == 125 and "ended, so the host stops the program" in err
+    assert client.returncode == 125 and "exited unexpectedly, so the host stops the program" in err
     until(lambda: not marked(mark), 60)
 
 
