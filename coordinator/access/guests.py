@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access import cookies
 from coordinator.access.principal import GUEST, GUEST_TENANT, Principal
 from jobs import errors
+from jobs.models import Priority
 from jobs.network import exposure
 from jobs.settings import Settings
 from jobs.store.tenancy.tenants import Tenant, Tenants
@@ -58,6 +59,16 @@ def require_token(principal: Principal, field: str, purpose: str = "") -> None:
     """Raise Forbidden if the principal is a guest. The error message names `purpose`, or else the field."""
     if principal == GUEST:
         raise errors.Forbidden(f"{purpose or field} needs a token; {ADVICE}", field=field)
+
+
+def limit_priority(principal: Principal, priority: Priority) -> tuple[Priority, tuple[str, ...]]:
+    """Return the priority of a submitted job, with notes for the submitter. Jobs of guests have at most `normal`.
+
+    With `high`, other users of the machine could delay all jobs of people.
+    """
+    if principal != GUEST or priority is not Priority.HIGH:
+        return priority, ()
+    return Priority.NORMAL, ("the priority is normal: high needs a token",)
 
 
 class Guests:

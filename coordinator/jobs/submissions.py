@@ -298,13 +298,14 @@ def accept(
     Programs require `references`.
     """
     _check_guest(asked, principal)
-    priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
+    requested = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
+    priority, notes = guests.limit_priority(principal, requested)
     device = _device(asked)
     after, after_any = _parents(asked)
     version, plan = _plan_job(asked, references)
     route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, principal.tenant)
-    if route.notes:
-        plan = replace(plan, notes=(*plan.notes, *route.notes))
+    if notes := (*notes, *route.notes):
+        plan = replace(plan, notes=(*plan.notes, *notes))
     job = NewJob(
         job_id=secrets.token_hex(8),
         kind=asked.type,

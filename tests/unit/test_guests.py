@@ -137,7 +137,9 @@ def test_guests_are_accepted_on_loopback_without_a_cluster_token_only() -> None:
 
 def test_the_snippet_of_the_specification_works_without_a_header(site: Site) -> None:
     job = site.submit(SNIPPET)
-    assert site.ask("GET", f"/api/jobs/{job}").json()["tenant"] == GUEST_TENANT
+    shown = site.ask("GET", f"/api/jobs/{job}").json()
+    assert (shown["tenant"], shown["priority"]) == (GUEST_TENANT, "normal")
+    assert "the priority is normal: high needs a token" in shown["notes"]
     for verb, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled"), ("retry", "queued")):
         assert site.ask("POST", f"/api/jobs/{job}/{verb}").json()["state"] == state
     assert site.ask("GET", f"/api/v1/queue/tasks/{job}").json()["task_id"] == job
@@ -203,6 +205,18 @@ def test_a_compiled_kind_has_no_parameters_of_programs(site: Site) -> None:
             "POST", "/api/submit", {**JOB, "parameters": {"start_number": 1, "number_count": 1, name: "a"}}
         )
         assert answer.status_code == 422 and answer.json()["field"] == f"parameters.{name}"
+
+
+def test_jobs_of_guests_cannot_come_before_all_jobs_of_people(site: Site) -> None:
+    person, urgent = site.token("submit"), {**JOB, "priority": "high"}
+    [batched] = site.ask("POST", "/api/submit-batch", {"jobs": [urgent]}).json()["answers"]
+    for job, token, priority in (
+        (site.submit(urgent), "", "normal"),
+        (batched["job_id"], "", "normal"),
+        (site.submit({**JOB, "priority": "low"}), "", "low"),
+        (site.submit(urgent, person), site.admin, "high"),
+    ):
+        assert site.ask("GET", f"/api/jobs/{job}", token=token).json()["priority"] == priority
 
 
 def test_hold_of_a_later_command_needs_a_token(site: Site) -> None:
