@@ -73,7 +73,11 @@ docker_possible() { # true if this machine can run the Docker scripts
   [[ -f docker-compose.yml ]] && command -v docker >/dev/null && has_new_bash
 }
 
-engine_answers() { docker_possible && docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+engine_answers() { docker_possible && ask_docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+
+ask_docker() { # ask_docker ARGUMENT...: run docker, but stop it if the engine does not answer. macOS has no timeout.
+  if command -v timeout >/dev/null; then timeout 20 docker "$@"; else docker "$@"; fi
+}
 
 # -- the scripts for containers and Kubernetes ------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ need_command() {
 
 need_engine() {
   local said
-  if ! said=$(docker version --format '{{.Server.Version}}' 2>&1); then
-    no_engine "$said"
+  if ! said=$(ask_docker version --format '{{.Server.Version}}' 2>&1); then
+    no_engine "${said:-no response within 20 seconds}"
   fi
   at_least "$said" "$OLDEST_ENGINE" && return
   fail 3 "Docker Engine $OLDEST_ENGINE or later is required; the installed version is $said." "Update it: https://docs.docker.com/engine/install"
@@ -64,7 +64,7 @@ no_compose() {
 }
 
 need_docker() {
-  if [[ -n $DRY ]] && ! docker version >/dev/null 2>&1; then
+  if [[ -n $DRY ]] && ! ask_docker version >/dev/null 2>&1; then
     pretend_engine
     return
   fi

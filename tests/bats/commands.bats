@@ -454,6 +454,23 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
 
 # -- without Docker ---------------------------------------------------------------------------------------------------
 
+@test "a Docker client that hangs delays commands for a limited time" {
+  program timeout 'shift; exec /usr/bin/timeout 0.3 "$@"'
+  program docker 'exec /bin/sleep 60'
+  pretend_local stopped
+  mkdir -p secrets && touch secrets/redis_password
+  cluster status
+  shows "local status"
+  says "The Docker engine does not answer, so this checkout's containers are not shown"
+  cluster logs redis
+  exits 0
+  shows "a line of redis"
+  cluster docker
+  exits 3
+  says "the Docker engine does not answer: no response within 20 seconds"
+  ((SECONDS < 20)) || broken "the commands waited for Docker"
+}
+
 @test "a local cluster does not query Docker, and works without its client" {
   pretend_local
   mkdir ../few
