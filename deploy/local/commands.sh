@@ -119,7 +119,11 @@ local_cleanup() { # local_cleanup YES SECRETS
     say "There is nothing to remove."
   else
     say "This deletes the following, with all jobs and results of the local cluster:"
-    say "  folder .cluster, which also contains compiled kernels and temporary files"
+    if [[ -L .cluster ]]; then
+      say "  link .cluster, but not the folder to which it points: $(readlink .cluster)"
+    else
+      say "  folder .cluster, which also contains compiled kernels and temporary files"
+    fi
     say "  contexts of this checkout, which 'cluster context list' shows"
     [[ -z $2 || ! -d secrets ]] || say "  folder secrets"
     say "To keep a copy, first run: ./deploy-cluster.sh backup FILE"
@@ -142,7 +146,7 @@ delete_local_cluster() { # delete_local_cluster SECRETS
     run .venv/bin/python -c 'from deploy.local import user_contexts; user_contexts.delete()' || true
   fi
   # Programs can create folders without write permission, and rm cannot delete their contents.
-  [[ ! -d .cluster ]] || run chmod -R u+rwX .cluster 2>/dev/null || true
+  [[ ! -d .cluster || -L .cluster ]] || run chmod -R u+rwX .cluster 2>/dev/null || true
   run rm -rf .cluster
   [[ -z $1 ]] || run rm -rf secrets
 }

@@ -400,6 +400,22 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   says "There is nothing to remove." "rm -rf .venv web/node_modules"
 }
 
+@test "cleanup changes nothing in a folder to which links in .cluster, or .cluster itself, point" {
+  pretend_local stopped
+  mkdir -p ../victim/folder
+  echo kept >../victim/file
+  chmod 400 ../victim/file
+  ln -s "$BATS_TEST_TMPDIR/victim" .cluster/runner
+  cluster cleanup --yes
+  exits 0
+  [[ ! -e .cluster ]]
+  ln -s "$BATS_TEST_TMPDIR/victim" .cluster
+  cluster cleanup --yes
+  exits 0
+  says "link .cluster, but not the folder to which it points: $BATS_TEST_TMPDIR/victim"
+  [[ ! -L .cluster && -d ../victim/folder && $(ls -l ../victim/file) == -r--------* ]]
+}
+
 @test "cleanup refuses a local cluster that is running, and a member of another cluster" {
   pretend_local
   cluster cleanup --yes
