@@ -11,6 +11,9 @@ CONTEXT=''         # kubectl context
 # shellcheck disable=SC2034
 NAMESPACE_GIVEN='' # namespace that the user named
 STATE=''           # who owns this project's containers: ours, other or none; forbidden or away: Docker cannot be read
+# Command that queries Docker, and stops if the engine does not answer. macOS has no timeout.
+ASK_DOCKER=(docker)
+! command -v timeout >/dev/null || ASK_DOCKER=(timeout 20 docker)
 
 name_cluster() { # name_cluster KIND: add a kind of cluster that the user named
   [[ " $WHERE " == *" $1 "* ]] || WHERE="$WHERE $1"
@@ -73,11 +76,7 @@ docker_possible() { # true if this machine can run the Docker scripts
   [[ -f docker-compose.yml ]] && command -v docker >/dev/null && has_new_bash
 }
 
-engine_answers() { docker_possible && ask_docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
-
-ask_docker() { # ask_docker ARGUMENT...: run docker, but stop it if the engine does not answer. macOS has no timeout.
-  if command -v timeout >/dev/null; then timeout 20 docker "$@"; else docker "$@"; fi
-}
+engine_answers() { docker_possible && "${ASK_DOCKER[@]}" version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 
 # -- the scripts for containers and Kubernetes ------------------------------------------------------------------------
 

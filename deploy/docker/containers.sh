@@ -51,7 +51,7 @@ declare -gA REPLICAS=()
 find_project() { # sets STATE; never fails, so that stop and status also work without a usable Docker
   local said project folder
   STATE=none
-  if ! said=$(ask_docker ps -a --format '{{.Label "com.docker.compose.project"}} {{.Label "com.docker.compose.project.working_dir"}}' 2>&1); then
+  if ! said=$("${ASK_DOCKER[@]}" ps -a --format '{{.Label "com.docker.compose.project"}} {{.Label "com.docker.compose.project.working_dir"}}' 2>&1); then
     if [[ $said == *[Pp]"ermission denied"* ]]; then STATE=forbidden; else STATE=away; fi
     return 0
   fi

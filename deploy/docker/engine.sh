@@ -21,7 +21,7 @@ need_command() {
 
 need_engine() {
   local said
-  if ! said=$(ask_docker version --format '{{.Server.Version}}' 2>&1); then
+  if ! said=$("${ASK_DOCKER[@]}" version --format '{{.Server.Version}}' 2>&1); then
     no_engine "${said:-no response within 20 seconds}"
   fi
   at_least "$said" "$OLDEST_ENGINE" && return
@@ -64,7 +64,7 @@ no_compose() {
 }
 
 need_docker() {
-  if [[ -n $DRY ]] && ! ask_docker version >/dev/null 2>&1; then
+  if [[ -n $DRY ]] && ! "${ASK_DOCKER[@]}" version >/dev/null 2>&1; then
     pretend_engine
     return
   fi

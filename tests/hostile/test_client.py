@@ -645,7 +645,7 @@ ARGUMENTS: list[tuple[list[str], dict[str, str], int, str]] = [
     (["status"], {"CLUSTER_URL": "ftp://somewhere"}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": "http://somewhere:port"}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": f"http://me:{TOKEN}@[::1"}, 2, "not an address of a cluster"),
-    (["status"], {"CLUSTER_URL": f"http://me:{TOKEN}@127.0.0.1:1"}, 3, "no cluster answers at http://127.0.0.1:1 "),
+    (["status"], {"CLUSTER_URL": f"http://me:{TOKEN}@127.0.0.1:1"}, 2, "would replace CLUSTER_TOKEN"),
     (["status"], {"CLUSTER_URL": "http://127.0.0.1:99999"}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": "http://x\x1b[2J"}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": "http://" + "a" * 300}, 2, "not an address of a cluster"),

@@ -57,7 +57,7 @@ def test_a_cluster_is_scaled_reported_backed_up_and_restored(checkout: Checkout,
         computed = submit(checkout, "collatz", start_number=1, number_count=NUMBERS)
         until(lambda: ask(checkout, f"jobs/{computed}")["done"])
 
-        assert "The cluster has 1 CPU worker with " in succeed(checkout, "scale", "1").stderr
+        assert "The cluster now has 1 CPU worker with " in succeed(checkout, "scale", "1").stderr
         live = {each["id"]: each["lanes"] for each in ask(checkout, "workers")["workers"] if each["live"]}
         assert live.keys() == {"cpu-1", "runner-1"} and live["cpu-1"] == usable_cores()
         assert ask(checkout, "status")["cluster_size"] == 2
