@@ -119,7 +119,10 @@ def _is_left_guard(pid: int) -> bool:
     # In a nested container, the runner's PID differs from the PID in the guard's arguments.
     has_module = len(status.get("NSpid", [""])) == 1
     is_ours = status.get("Uid", ["", ""])[1] == str(os.geteuid())
-    return has_module and is_ours and status.get("PPid") != [words[-1]]
+    [parent] = status.get("PPid", ["0"])
+    # A program has the command line of its guard from the fork until it is executed.
+    is_program = processes.command(int(parent)) == words
+    return has_module and is_ours and parent != words[-1] and not is_program
 
 
 def _end_guard(pid: int) -> None:

@@ -286,6 +286,19 @@ def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behin
         cleanup.end_guards()
 
 
+def test_a_program_that_another_runners_guard_has_just_forked_is_not_killed() -> None:
+    forked = "import os, time; print(os.fork(), flush=True); time.sleep(60)"
+    argv = [sys.executable, "-c", forked, "-m", GUARD, "3", str(os.getpid())]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as guard:
+        try:
+            assert guard.stdout
+            program = max(int(guard.stdout.readline()) for _ in range(2))
+            cleanup.end_guards()
+            assert guard.poll() is None and alive(program)
+        finally:
+            os.killpg(guard.pid, signal.SIGKILL)
+
+
 def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
