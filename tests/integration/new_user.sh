@@ -37,6 +37,7 @@ start() { # start the cluster in a first terminal, and wait for the text that na
     kill -0 $terminal || fail "the cluster did not start: $(cat ~/terminal)"
     sleep 0.1
   done
+  ! grep -q '^error: ' ~/terminal || fail "the start reports an error: $(cat ~/terminal)"
   grep -E '^(Installed|Ready) after' ~/terminal
 }
 
