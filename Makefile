@@ -16,7 +16,7 @@ SETS := tests/stack tests/soak tests/chaos tests/hostile tests/integration tests
 # cluster.
 BROWSERS := -n 2 --dist loadscope --no-loadscope-reorder -m "browser and not alone" tests/browser
 # Folders with tests that measure time; a test checks these lists. Clusters of PAIRS mostly wait, so two of them run
-# side by side, and beside browsers with a lower priority.
+# at the same time. Browser tests run at the same time with a lower priority.
 PAIRS := tests/integration
 ALONE := tests/hostile tests/browser
 # Without bytecode files, each of the hundreds of test processes would compile its sources.

@@ -72,7 +72,7 @@ class Replica:
     state: State
     exporter: Exporter
     denials: Denials
-    tally: RequestCounter
+    request_counter: RequestCounter
     live_rows: LiveRows
     tasks: Sequence[PeriodicTask]
     spans: SpanSender | None
@@ -100,7 +100,7 @@ class Replica:
             hub.listener = self.notify
             hub.start(loop)
             started.callback(hub.stop)
-            started.push_async_callback(self.tally.close)
+            started.push_async_callback(self.request_counter.close)
             started.push_async_callback(self.state.gateway.close)
             sender = Sender(_store(self.settings).webhooks, cluster.secrets.keys, self.state.guard)
             threads: list[PeriodicTask | Sender] = [*self.tasks, sender]
@@ -127,13 +127,13 @@ def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica
     background = _Background(settings, cluster)
     exporter = Exporter(cluster.queries, background.is_leading)
     exporter.registry.register(Census(_store(settings, retries=0, timeout=1)))
-    tally = RequestCounter(main.services, exporter)
+    request_counter = RequestCounter(main.services, exporter)
     return Replica(
         settings=settings,
-        state=_state(settings, cluster, background.engine, tally),
+        state=_state(settings, cluster, background.engine, request_counter),
         exporter=exporter,
         denials=background.denials,
-        tally=tally,
+        request_counter=request_counter,
         live_rows=LiveRows(cluster.queries, hub),
         tasks=background.tasks(),
         spans=background.spans,
@@ -146,7 +146,7 @@ def _store(settings: Settings, *, retries: int = 1, timeout: float = 3) -> Store
     return Store(connection.connect(settings.redis_url, retries=retries, timeout=timeout))
 
 
-def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: RequestCounter) -> State:
+def _state(settings: Settings, cluster: Cluster, engine: Engine, request_counter: RequestCounter) -> State:
     store, tunnels = cluster.store, Tunnels()
     texts = Texts(cluster.artifacts, store.artifacts)
     on_behalf = on_behalf_of(store, settings, cluster.queries, cluster.artifacts)
@@ -159,7 +159,7 @@ def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: RequestC
         guard=Guard(settings.webhook_allow),
         engine=engine,
         runs=Runs(store.schedules, store.workflows, settings, on_behalf, cluster.queries.jobs.states),
-        gateway=Gateway(Routes(store, settings.host_name(), tunnels), tally.add),
+        gateway=Gateway(Routes(store, settings.host_name(), tunnels), request_counter.add),
         tunnels=tunnels,
         page_names=PageNames(settings.services_domain),
         texts=texts,

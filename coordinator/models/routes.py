@@ -188,7 +188,7 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
 def _find_holder(row: artifacts.Artifact, device: str) -> str:
     """Return the holder of an artifact at a location. A location without a host is on the only host with a copy.
 
-    Raises NotFound if there is no copy at the location, or if several hosts have one.
+    Raises NotFound if the location has no copy, or if several hosts have a copy.
     """
     there = locations.list_locations(row.holders)
     fitting = [place for place in there if device == place or (":" not in device and place.endswith(f":{device}"))]

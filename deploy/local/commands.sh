@@ -103,7 +103,7 @@ local_logs() { # local_logs PROGRAM FOLLOW: print the last lines of all logs, or
     "Start one: ./deploy-cluster.sh local, docker or kubernetes" \
     "For a cluster on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
   if [[ -n $1 && ! -f $file ]]; then
-    wrong "there is no program '$1'; there are: $(basename -s .log "${files[@]}" | paste -sd ' ' -)."
+    wrong "program '$1' has no log; the programs with logs are: $(basename -s .log "${files[@]}" | paste -sd ' ' -)."
   fi
   [[ -z $1 ]] || files=("$file")
   end_said

@@ -266,7 +266,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   [[ $out != *worker* ]]
   cluster logs nginx
   exits 2
-  says "there is no program 'nginx'; there are: cpu-worker-1 redis"
+  says "program 'nginx' has no log; the programs with logs are: cpu-worker-1 redis"
   cluster logs -f redis --dry-run
   shows "tail -n 200 -F .cluster/logs/redis.log"
 }

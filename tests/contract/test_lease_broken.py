@@ -258,7 +258,7 @@ def test_no_job_is_accepted_while_an_index_is_broken(bench: Bench) -> None:
 
 @pytest.fixture
 def unread_settings() -> Iterator[None]:
-    """Let a command read the environment again, as it does in a process of its own."""
+    """Let a command read the environment again, as a new process does."""
     settings.load.cache_clear()
     yield
     settings.load.cache_clear()

@@ -17,7 +17,7 @@ from coordinator.services.gateway.request_counter import RequestCounter
 from coordinator.work.polls import Polls
 from jobs.settings import Settings
 
-ORDER = ["announcing", "polls", "artifacts", "workflows", "leader", "gateway", "tally", "hub"]
+ORDER = ["announcing", "polls", "artifacts", "workflows", "leader", "gateway", "request_counter", "hub"]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (Wakes, "stop", "wakes"),
         (Hub, "stop", "hub"),
         (Gateway, "close", "gateway"),
-        (RequestCounter, "close", "tally"),
+        (RequestCounter, "close", "request_counter"),
     ):
         note(owner, method, name)
     return names

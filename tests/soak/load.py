@@ -15,8 +15,8 @@ import httpx
 from tests.chaos import work
 from threads_protocol.states import TERMINAL
 
-#: Jobs of kinds that every cluster has. Those in SPLIT keep a lane busy for a quarter of a second, so that tests beside
-#: this one get most of the CPU time.
+#: Jobs of kinds that every cluster has. Those in SPLIT keep a lane busy for a quarter of a second, so that tests that
+#: run at the same time get most of the CPU time.
 SMALL = [each for each in work.SMALL if each[0] != "faulty"]
 SPLIT: list[tuple[str, Mapping[str, Any]]] = [
     ("collatz", {"start_number": 1, "number_count": 100_000_000}),

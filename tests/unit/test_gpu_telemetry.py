@@ -52,7 +52,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(library: Path, stub: str = "", program: str = PROGRAM) -> Any:
+def run_program(library: Path, stub: str = "", program: str = PROGRAM) -> Any:
     """Return what a new process reads from the library."""
     environment = {"LD_LIBRARY_PATH": str(library), "NVML_STUB": stub, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True)
@@ -61,7 +61,7 @@ def told(library: Path, stub: str = "", program: str = PROGRAM) -> Any:
 
 
 def test_all_that_nvml_tells_is_told_in_base_units(library: Path) -> None:
-    found = told(library)
+    found = run_program(library)
     first, second, _ = found["samples"]
     assert second == {
         "uuid": "GPU-stub",
@@ -87,7 +87,7 @@ def test_all_that_nvml_tells_is_told_in_base_units(library: Path) -> None:
 
 
 def test_what_an_old_chip_does_not_tell_is_left_out_and_never_guessed(library: Path) -> None:
-    known = told(library, "old")["samples"][-1]
+    known = run_program(library, "old")["samples"][-1]
     assert not {"sm_active_ratio", "power_watts", "energy_joules_total", "pcie_receive_bytes_per_second"} & set(known)
     assert known["utilization_ratio"] == 0.87
 
@@ -105,7 +105,7 @@ def test_what_an_old_chip_does_not_tell_is_left_out_and_never_guessed(library: P
 def test_a_gpu_is_sick_by_what_its_driver_reports_of_it_and_not_of_programs(
     library: Path, stub: str, fault: str
 ) -> None:
-    first, second, gone = told(library, stub)["faults"]
+    first, second, gone = run_program(library, stub)["faults"]
     assert (first, gone) == (fault, "")
     assert second == ("" if stub == "xid" else fault), "an event comes once, a count stays"
 
@@ -130,12 +130,12 @@ def test_the_first_fault_counts_and_nobody_is_asked_again() -> None:
 
 
 def test_a_host_without_gpus_has_none(library: Path) -> None:
-    assert told(library, "none")["samples"] == []
+    assert run_program(library, "none")["samples"] == []
 
 
 def test_a_driver_that_is_not_loaded_is_said(library: Path, tmp_path: Path) -> None:
-    assert "Driver Not Loaded" in told(library, "broken")
-    assert "nvidia-smi" in told(tmp_path)
+    assert "Driver Not Loaded" in run_program(library, "broken")
+    assert "nvidia-smi" in run_program(tmp_path)
 
 
 def sampled(library: Path, file: Path, stub: str = "") -> list[Any]:
@@ -193,15 +193,15 @@ print(json.dumps([[gpu.row() for gpu in found], first, telemetry.read()]))
 
 
 def test_a_runner_measures_its_gpus_like_a_gpu_worker(library: Path) -> None:
-    [row], [first], [gpu] = told(library, program=RUNNER)
+    [row], [first], [gpu] = run_program(library, program=RUNNER)
     assert row == {"memory_mib": 16 << 10, "compute_capability": "9.0"}
     assert first == {"uuid": "GPU-stub", "index": 0, "name": "Stub H200"}, "no heartbeat waits for the driver"
-    known = told(library)["samples"][0]
+    known = run_program(library)["samples"][0]
     assert gpu == known and gpu["utilization_ratio"] == 0.87 and gpu["temperature_celsius"] == 61.0
 
 
 def test_a_runner_without_a_driver_has_no_gpus(library: Path) -> None:
-    assert told(library, "broken", RUNNER) == [[], [], []]
+    assert run_program(library, "broken", RUNNER) == [[], [], []]
 
 
 GPUS = [HostGpu(index=0, uuid="GPU-aa1", name=""), HostGpu(index=1, uuid="GPU-bb2", name="")]

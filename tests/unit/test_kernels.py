@@ -53,9 +53,9 @@ def test_a_run_of_tests_compiles_wrong_kernels_once_more(
 ) -> None:
     calls: list[list[str]] = []
 
-    def wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
-        calls.append(list(anew))
-        return still if anew else {"odd": "wrong sum"}
+    def wrong_kernels(recompiled: Collection[str] = ()) -> dict[str, str]:
+        calls.append(list(recompiled))
+        return still if recompiled else {"odd": "wrong sum"}
 
     monkeypatch.setattr(kernels, "wrong_kernels", wrong_kernels)
     monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)
@@ -66,9 +66,9 @@ def test_a_run_of_tests_compiles_wrong_kernels_once_more(
 def test_one_process_of_a_run_compiles_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
+    def wrong_kernels(recompiled: Collection[str] = ()) -> dict[str, str]:
         calls.append(os.environ["PYTEST_XDIST_TESTRUNUID"])
-        return {"odd": "wrong sum"} if anew else {"odd": "", "even": ""}
+        return {"odd": "wrong sum"} if recompiled else {"odd": "", "even": ""}
 
     monkeypatch.setattr(kernels, "wrong_kernels", wrong_kernels)
     monkeypatch.setattr(kernels, "LAST_RUN", tmp_path / "last-run.json")

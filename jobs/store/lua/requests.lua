@@ -70,7 +70,7 @@ function Requests.held_keys_before(request, above)
 end
 
 -- Check whether tenants are registered, jobs are aged or unsupported, and the first half of the queues is empty.
--- Usually, the first command finds no other key than that of the tenants.
+-- Usually, the first command finds only the key of the tenants.
 local function check_rare(request)
   local subscription = request.subscription
   local special, rare, upper = subscription.special, subscription.rare, subscription.upper

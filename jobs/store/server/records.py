@@ -32,7 +32,7 @@ def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any)
     """Create a dataclass from the fields of a Redis hash and from keyword arguments.
 
     Only fields of type str, int or bool are read from the hash. Missing fields have their default value, or "", 0 or
-    False if there is no default. Raises ValueError if a field of type int does not contain a number.
+    False if the field has no default. Raises ValueError if a field of type int does not contain a number.
     """
     found = {name: read(stored[name]) for name, read in _readers(kind) if name in stored and name not in given}
     return kind(**_empty(kind) | found | given)
