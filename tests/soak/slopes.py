@@ -33,11 +33,13 @@ class Growth:
     error: float
     #: Slope of the last half alone: what is only warming up grows less there.
     last_half: float
+    #: Median slope from one block to the next: a process that loads one more kernel grows in a single block.
+    typical: float
 
     def exceeds(self, bound: Bound) -> bool:
-        """Return True when it grew by more than the bound, by more than three errors, and still does."""
-        surely = self.per_hour - _ERRORS * self.error > bound.per_hour
-        return surely and self.last_half > bound.per_hour and self.end - self.begin > bound.whole
+        """Return True if it grew by more than the bound, by more than three errors, and in most blocks to the end."""
+        surely = self.per_hour - _ERRORS * self.error
+        return min(surely, self.last_half, self.typical) > bound.per_hour and self.end - self.begin > bound.whole
 
 
 def growth(seconds: Sequence[float], values: Sequence[float]) -> Growth | None:
@@ -49,7 +51,9 @@ def growth(seconds: Sequence[float], values: Sequence[float]) -> Growth | None:
     medians = [statistics.median(values[low:high]) for low, high in pairwise(cuts)]
     slope, error = _line(times, medians)
     half = _line(times[_BLOCKS // 2 :], medians[_BLOCKS // 2 :])[0]
-    return Growth(begin=medians[0], end=medians[-1], per_hour=slope, error=error, last_half=half)
+    points = list(zip(times, medians, strict=True))
+    typical = statistics.median((y - x) / (later - earlier) for (earlier, x), (later, y) in pairwise(points))
+    return Growth(begin=medians[0], end=medians[-1], per_hour=slope, error=error, last_half=half, typical=typical)
 
 
 def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:

@@ -81,6 +81,13 @@ def test_what_only_warms_up_is_no_growth() -> None:
     assert judged is not None and judged.per_hour > 5 and not judged.exceeds(MEMORY)
 
 
+@pytest.mark.parametrize("steps", [(95,), (60, 120), (40, 100, 150)])
+def test_kernels_that_are_loaded_late_are_no_growth(steps: tuple[int, ...]) -> None:
+    loading = [100 + 10 * sum(number >= step for step in steps) + 0.1 * (number % 2) for number in range(180)]
+    judged = growth(HALF_AN_HOUR, loading)
+    assert judged is not None and judged.end - judged.begin >= 10 and not judged.exceeds(MEMORY)
+
+
 class Warming:
     """A cluster that takes a megabyte more with each of its first samples."""
 

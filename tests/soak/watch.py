@@ -55,11 +55,12 @@ class Row:
 
     def __str__(self) -> str:
         one = self.growth
-        figures = f"{one.begin:10.1f}{one.end:10.1f}{one.per_hour:12.2f}{one.error:10.2f}{one.last_half:12.2f}"
+        figures = f"{one.begin:10.1f}{one.end:10.1f}{one.per_hour:12.2f}{one.error:10.2f}"
+        figures += f"{one.last_half:12.2f}{one.typical:10.2f}"
         return f"{self.what:34}{self.unit:6}{figures}  {'GROWS' if self.failed else ''}".rstrip()
 
 
-HEADING = f"{'what':34}{'unit':6}{'begin':>10}{'end':>10}{'per hour':>12}{'error':>10}{'last half':>12}"
+HEADING = f"{'what':34}{'unit':6}{'begin':>10}{'end':>10}{'per hour':>12}{'error':>10}{'last half':>12}{'typical':>10}"
 
 
 class Watch:
