@@ -182,11 +182,14 @@ def test_a_row_leaves_out_what_is_not_known() -> None:
 
 #: Program that prints the GPUs that a runner finds, and their measurements before and after the first one.
 RUNNER = """
-import json
+import json, threading
 from runner import gpus
+responds, nvml = threading.Event(), gpus.Nvml
+gpus.Nvml = lambda: responds.wait(60) and nvml()
 found = gpus.detect()
 telemetry = gpus.Telemetry(found)
 first = telemetry.read()
+responds.set()
 telemetry.settle()
 print(json.dumps([[gpu.row() for gpu in found], first, telemetry.read()]))
 """
