@@ -50,6 +50,10 @@ class Slot:
             self.open = False
             log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
 
+    def all_leased(self) -> bool:
+        """Return True if the slot got at least as many leases as its job has units."""
+        return self.granted >= self.facts.total
+
     def claim_result(self) -> bool:
         """Return True only to the first lane that calls this method, so that one lane derives the result.
 
@@ -105,6 +109,8 @@ class Turns:
         answer = self._ask_for_lease(lane, slot, rate)
         if isinstance(answer, Grant):
             slot.granted += 1
+            if slot.all_leased():
+                self._state.pool.notify()  # The next job need not wait for the next poll of this slot.
             self._work(lane, slot, Task(slot.facts, answer, asked), rate)
         elif answer == "wait":
             return answer

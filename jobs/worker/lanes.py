@@ -168,9 +168,16 @@ class LanePool:
                 if self._changed.wait_for(true, min(left, POLL_SECONDS)):
                     break
 
-    def wait_for_change(self, seconds: float) -> None:
+    def wait_for_change(self, seconds: float, unless: Callable[[], bool] = lambda: False) -> None:
+        """Wait for the next change of a lane, for at most `seconds`. Return at once if `unless()` returns True."""
         with self._changed:
-            self._changed.wait(seconds)
+            if not unless():
+                self._changed.wait(seconds)
+
+    def notify(self) -> None:
+        """Wake the threads that wait for a change."""
+        with self._changed:
+            self._changed.notify_all()
 
     def wait_for_work_to_end(self, seconds: float) -> None:
         """Wait until all lanes are idle or under repair. Waits even if the worker is stopping."""

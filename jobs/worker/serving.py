@@ -150,10 +150,12 @@ class Server:
             while slot.open and not self.stopping:
                 self._start_idle_lanes(slot)
                 changes_soon = self._wants_lane(slot) or slot.granted < slot.lanes
-                self.pool.wait_for_change(POLL_IDLE_SECONDS if changes_soon else POLL_BUSY_SECONDS)
+                self.pool.wait_for_change(
+                    POLL_IDLE_SECONDS if changes_soon else POLL_BUSY_SECONDS, unless=slot.all_leased
+                )
                 if slot.over():
                     slot.close("quantum")
-                elif slot.granted >= slot.facts.total:
+                elif slot.all_leased():
                     slot.close("all units are leased")
                 elif slot.lacks_resources and not slot.lanes:
                     slot.close("the job's requirements do not fit now")

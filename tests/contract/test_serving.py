@@ -22,6 +22,7 @@ from jobs.store.work import wakeups
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
+from jobs.worker import serving as serving_loop
 from jobs.worker.execution import Computed, Derived, SmallJobResult, encode
 from jobs.worker.free_capacity import LanesOnly
 from jobs.worker.lanes import Lane, LaneDied, LanePool, Task
@@ -403,6 +404,21 @@ def test_parts_that_cannot_be_merged_fail_their_job(store: Store, count: int) ->
         execution.fold(store, "j", "collatz")
     assert not execution.finish(store, "j", "collatz", {})
     assert state(store, "j") == "failed"
+
+
+def test_the_next_job_starts_at_once_when_all_units_of_a_job_are_leased(
+    store: Store, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_loop, "POLL_IDLE_SECONDS", 60.0)
+    lanes = [Held("0"), Held("1")]
+    with serving(Server(reach("w"), "w", Device.CPU, lanes, kinds={"sum": 1})):
+        for job in ("a", "b"):
+            store.jobs.submit([new_job(job, 1, "cpu.normal")])
+        try:
+            until(lambda: lanes_with_leases(store, "a") and lanes_with_leases(store, "b"), 20)
+        finally:
+            for lane in lanes:
+                lane.go_on.set()
 
 
 # -- lanes for some kinds ---------------------------------------------------------------------------------------------
