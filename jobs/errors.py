@@ -45,6 +45,12 @@ class MalformedBody(ClusterError):
     status = 400
 
 
+class IncompatibleVersion(ClusterError):
+    """The version of the client or worker does not work together with this coordinator."""
+
+    status = 400
+
+
 class UnknownKind(InvalidRequest):
     """The kind of job does not exist."""
 

@@ -21,7 +21,7 @@ from coordinator.access import cookies
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.server import patterns
+from coordinator.server import patterns, program_versions
 from coordinator.services.gateway.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import TraceContext
@@ -61,6 +61,7 @@ class _Identity(SecurityBase):
 
         Raise Unauthorized if the token is unknown, or if the cluster requires a token and the request has none.
         """
+        program_versions.require_compatible(request.headers.get("User-Agent", ""))
         cluster: Cluster = shared_state(request).cluster
         scheme, parameter = get_authorization_scheme_param(request.headers.get("Authorization"))
         bearer: str = (scheme.lower() == "bearer" and parameter) or _api_key(request)

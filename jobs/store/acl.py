@@ -78,9 +78,10 @@ WORKER_KEYS = (
     keys.profile_claims("*"),
     keys.profile_recordings("*"),
     keys.PROFILE_PARTS,
+    keys.RELEASE,
 )
 #: Keys that workers only read.
-READ_BY_WORKERS = (keys.SHARES,)
+READ_BY_WORKERS = (keys.SHARES, keys.RELEASE)
 
 #: Commands for data, without configuration, Lua scripts and server shutdown.
 #:

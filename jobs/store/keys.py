@@ -154,6 +154,8 @@ SCHEDULES = f"{PREFIX}schedules"
 SERVICES = f"{PREFIX}services"
 #: Sorted set of function libraries, scored by the last time at which a coordinator used them.
 LIBRARIES = f"{PREFIX}libraries"
+#: Data format of all keys, and the version of the coordinator that loaded its functions last, such as `1 0.1.0`.
+RELEASE = f"{PREFIX}release"
 
 #: Sorted set of ended or retried jobs whose dependent jobs must be notified, scored by the time of this change.
 WAKING = f"{PREFIX}waking"

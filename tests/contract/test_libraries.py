@@ -9,7 +9,8 @@ import pytest
 
 from coordinator import health
 from coordinator.background.leader import Leader
-from jobs.store import Store
+from jobs import releases
+from jobs.store import Store, keys
 from jobs.store.server import connection
 from jobs.store.server.functions import Limits
 from jobs.store.server.libraries import KEPT_MS
@@ -152,3 +153,36 @@ def test_a_library_of_a_coordinator_that_is_about_to_lead_is_kept(bench: Bench) 
     assert bench.store.libraries.delete_unused() == []
     bench.advance(KEPT_MS - 1)
     assert bench.store.libraries.delete_unused() == [] and other.functions.library.name in other.libraries.names()
+
+
+# -- data formats -----------------------------------------------------------------------------------------------------
+
+
+def store_of(bench: Bench, *, loads: bool = True) -> Store:
+    """Return a new process of this version."""
+    return Store(bench.client, clock=CLOCK, loads=loads)
+
+
+def test_a_coordinator_records_the_data_format_and_its_version(bench: Bench) -> None:
+    store_of(bench).libraries.load()
+    assert bench.client.get(keys.RELEASE).decode() == f"{releases.OWN.writes} {releases.OWN.version}"
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_data_of_a_newer_format_are_refused_and_not_changed(bench: Bench, loads: bool) -> None:
+    bench.client.set(keys.RELEASE, f"{releases.OWN.newest + 1} 7.2.0")
+    before = sorted(bench.client.keys())
+    for call in (lambda store: store.libraries.check(), lambda store: store.slots.hold("w")):
+        with pytest.raises(connection.IncompatibleRelease, match=r"Start version 7\.2\.0 or later"):
+            call(store_of(bench, loads=loads))
+    assert sorted(bench.client.keys()) == before
+    assert "Start version 7.2.0" in connection.reason(connection.IncompatibleRelease("Start version 7.2.0"))
+
+
+def test_a_worker_refuses_a_coordinator_of_a_distant_version(bench: Bench) -> None:
+    store_of(bench).libraries.load()
+    bench.client.set(keys.RELEASE, f"{releases.OWN.writes} 7.2.0")
+    with pytest.raises(connection.IncompatibleRelease, match=r"a coordinator has version 7\.2\.0"):
+        store_of(bench, loads=False).libraries.check()
+    store_of(bench).libraries.load()
+    store_of(bench, loads=False).libraries.check()

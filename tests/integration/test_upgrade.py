@@ -28,7 +28,7 @@ from tests.chaos.listener import Listener
 from tests.integration.live import Live, until
 
 SECONDS = 25.0
-NEXT = "0.99.0"
+NEXT = "0.2.0"
 #: Begun by the old version and paused while all is replaced.
 BEGUN = {"units": 500, "seconds_per_unit": 0.02}
 

@@ -19,6 +19,7 @@ PYTHON_ALONE = {
     "history:now",
     "alerts",
     "durable",
+    "release",
     "rewritten",
     "desired",
     "filestore",

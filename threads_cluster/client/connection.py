@@ -31,6 +31,7 @@ from threads_cluster.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from threads_cluster.installed_version import installed_version
 from threads_cluster.terminal import visible
 
 #: Status codes of a proxy or a coordinator that is temporarily unavailable.
@@ -110,7 +111,11 @@ class Connection:
         self.answered = False
         #: True after the first call that may have submitted a job, even if the response was lost.
         self.submitted = False
-        headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
+        headers = {
+            "User-Agent": f"cluster-client/{installed_version()}".rstrip("/"),
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+        }
         if credential.token:
             headers["Authorization"] = f"Bearer {sendable(credential)}"
         # trust_env is off, so that a proxy from the environment does not receive calls to this machine.

@@ -75,6 +75,13 @@ class NameTaken(LibraryMissing):
         )
 
 
+class IncompatibleRelease(LibraryMissing):
+    """This version cannot use the data in Redis, or does not work together with the coordinators."""
+
+    def __init__(self, obstacle: str) -> None:
+        redis.exceptions.ConnectionError.__init__(self, obstacle)
+
+
 class FullWithoutFunctions(Full):
     """Redis lacks the functions of this version, and has no memory for them."""
 

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from jobs import metrics, queues
+from jobs import metrics, queues, releases
+from jobs.store import keys
 from jobs.store.server.acknowledgement import Acknowledgement
 from jobs.store.server.connection import (
     Client,
     Denied,
     Full,
     FullWithoutFunctions,
+    IncompatibleRelease,
     LibraryMissing,
     LoadDenied,
     NameTaken,
@@ -77,18 +79,37 @@ class Functions:
         self.replicas = replicas
         self._loads = loads
         self.library: Library = make_library(settings_of(limits), clock)
+        self._is_release_checked = False
 
     def function(self, name: str) -> str:
         """Return the full name that a function has in Redis."""
         return self.library.function(name)
 
     def load(self) -> None:
-        """Load the function library into Redis. Raises LibraryMissing or LoadDenied if this is not allowed.
+        """Load the function library into Redis, and record this release there.
 
-        Raises NameTaken if another library has a function with the same name, or FullWithoutFunctions.
+        Raises LibraryMissing or LoadDenied if this process is not allowed to load it, IncompatibleRelease if this
+        release cannot use the data, NameTaken if another library has a function with the same name, or
+        FullWithoutFunctions.
         """
+        stored = self._check_release()
         if not self._loads:
             raise LibraryMissing(self.library.name)
+        self._load_library()
+        after = releases.OWN.stored_after(stored)
+        if after != stored:
+            self.client.set(keys.RELEASE, str(after))
+
+    def _check_release(self) -> releases.Stored | None:
+        """Return the release that Redis records. Raises IncompatibleRelease if this release cannot work with it."""
+        text = self.client.get(keys.RELEASE)
+        stored = releases.Stored.parse(text.decode()) if text else None
+        if obstacle := releases.OWN.store_obstacle(stored, loads=self._loads):
+            raise IncompatibleRelease(obstacle)
+        self._is_release_checked = True
+        return stored
+
+    def _load_library(self) -> None:
         try:
             self.client.execute_command("FUNCTION LOAD", "REPLACE", self.library.text)
         except Denied as error:
@@ -147,6 +168,8 @@ class Functions:
 
     def _call_with_library(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
         """Make the calls. If the server lacks the library, for example after a failover, load the library first."""
+        if not self._is_release_checked:
+            self._check_release()
         replies = self._send(name, calls, asked)
         if any(_is_missing(reply) for reply in replies):
             self.load()
