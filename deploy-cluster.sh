@@ -6,6 +6,8 @@ shopt -s inherit_errexit 2>/dev/null || true # requires bash 4.4; `local` also w
 # shellcheck disable=SC2034  # report.sh and backup.sh take paths as the user sees them
 CALLED_FROM=$PWD
 [[ ${BASH_SOURCE[0]} != */* ]] || cd "${BASH_SOURCE[0]%/*}/"
+# shellcheck source=deploy/state.sh
+source deploy/state.sh
 # shellcheck source=deploy/docker/talk.sh
 source deploy/docker/talk.sh
 # shellcheck source=deploy/choice.sh

@@ -38,7 +38,7 @@ choose_default() { # choose_default COMMAND: sets CHOSEN if this checkout has no
     # There can be containers, so the command must fail.
     *:away | *:forbidden) CHOSEN=' docker' && return ;;
     stop:* | logs:*) return ;;
-    cleanup:*) [[ ! -d .cluster ]] || return 0 ;;
+    cleanup:*) [[ ! -d $DATA ]] || return 0 ;;
   esac
   [[ -z $DRY ]] && ! engine_answers || CHOSEN=' docker'
 }
@@ -51,19 +51,19 @@ need_one() { # need_one COMMAND: fail if the command applies to several clusters
 
 # -- which clusters there are -----------------------------------------------------------------------------------------
 
-has_kubernetes() { [[ -f .kubernetes ]]; }
+has_kubernetes() { [[ -f $TARGET ]]; }
 
 runs_kubernetes() { true; }
 
-has_local() { [[ -d .cluster/logs ]]; }
+has_local() { [[ -d $DATA/logs ]]; }
 
 runs_local() {
-  [[ -x .venv/bin/python && -d .cluster ]] &&
+  [[ -x .venv/bin/python && -d $DATA ]] &&
     .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.is_running())' 2>/dev/null
 }
 
-has_docker() { # without ./secrets, this checkout has never started containers, so Docker is not queried
-  [[ -d secrets ]] && docker_possible || return 1
+has_docker() { # without the folder of secrets, this checkout has never started containers, so Docker is not queried
+  [[ -d $SECRETS ]] && docker_possible || return 1
   load_docker
   find_project
   about_other

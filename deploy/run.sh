@@ -1,7 +1,6 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Defines functions that the commands for Docker and Kubernetes share.
 
-SECRETS=secrets # folder of the cluster's passwords
 # shellcheck disable=SC2034  # used by other sourced files
 PRETENDED=''    # yes: a dry run without an engine or a Kubernetes cluster
 #: Timeout in seconds until everything is healthy; the first start compiles kernels.
@@ -82,7 +81,7 @@ secret_words() { # print all secret strings, one per line
     grep -oE '[A-Za-z0-9_+/=-]{16,}' "$file" || true
   done
   {
-    cat .env 2>/dev/null || true
+    cat "$ENV_FILE" 2>/dev/null || true
     env
   } | sed -nE 's/^(export +)?[A-Za-z0-9_]*(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*=//p' |
     sed -E "s/^[\"'](.*)[\"']\$/\1/"

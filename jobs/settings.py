@@ -26,8 +26,12 @@ from jobs import invalid_settings
 from jobs.hosts import cpu_level
 from jobs.invalid_settings import InvalidSettings
 
-#: Folder of the local cluster that was started from this checkout.
-LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
+#: Folder with the code: a checkout, or a release of an installation.
+CHECKOUT = Path(__file__).resolve().parent.parent
+#: Folder with the state of the cluster. An installation sets CLUSTER_HOME, so that all its releases share the state.
+STATE_FOLDER = Path(os.environ.get("CLUSTER_HOME") or CHECKOUT).resolve()
+#: Folder of the local cluster.
+LOCAL_FOLDER = STATE_FOLDER / ".cluster"
 
 
 #: Value of SERVICE_ADDRESS that makes coordinators reach a runner's replicas through tunnels.

@@ -10,10 +10,36 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-#: Data folder of this checkout's local cluster. It contains the cluster's address and its token.
-LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
+#: Folder with the packages of this client: a checkout, or `site-packages` of an installation.
+ROOT = Path(__file__).resolve().parent.parent
+#: True if this client is in a checkout, which can start a cluster by itself.
+IS_CHECKOUT = (ROOT / "deploy-cluster.sh").is_file()
 #: Folder with secrets in files, such as cluster_token. Environment variables take precedence.
 SECRETS_FOLDER = Path("/run/secrets")
+
+
+def home() -> Path | None:
+    """Return the user's home directory, or None if neither HOME nor the system defines one."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def _state_folder() -> Path:
+    """Return the folder with the state of the cluster: CLUSTER_HOME, the checkout, or a folder in the user's home."""
+    if named := os.environ.get("CLUSTER_HOME"):
+        return Path(named).resolve()
+    if IS_CHECKOUT:
+        return ROOT
+    data = os.environ.get("XDG_DATA_HOME") or (home() or ROOT) / ".local" / "share"
+    return Path(data, "threads-cluster").resolve()
+
+
+#: Folder with the state of the cluster. All releases of an installation share it.
+STATE_FOLDER = _state_folder()
+#: Data folder of the local cluster. It contains the cluster's address and its token.
+LOCAL_FOLDER = STATE_FOLDER / ".cluster"
 
 
 def read(*names: str) -> str:
@@ -54,14 +80,6 @@ class Settings:
         mine = home()
         folder = Path(self.xdg_config_home) if self.xdg_config_home else mine and mine / ".config"
         return folder and folder / "threads-cluster" / name
-
-
-def home() -> Path | None:
-    """Return the user's home directory, or None if neither HOME nor the system defines one."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None
 
 
 def variable(name: str) -> str | None:

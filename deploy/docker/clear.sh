@@ -30,7 +30,7 @@ docker_cleanup() { # docker_cleanup YES SECRETS
     # Without the profiles, containers of disabled profiles would remain.
     compose_run --profile '*' down --volumes --remove-orphans
     forget_context "$(address COORDINATOR_PORT 3000)"
-    [[ -z $2 ]] || run rm -rf secrets
+    [[ -z $2 ]] || run rm -rf "$SECRETS"
     [[ -n $DRY ]] || say "Removed."
   fi
   ! has_local || say "The local cluster of this checkout was kept. To delete it: ./deploy-cluster.sh cleanup --local"
@@ -43,5 +43,5 @@ list_doomed() { # list_doomed SECRETS: print one line per resource to delete
   docker ps --all --filter "$mine" --format '  container {{.Names}} ({{.Status}})'
   docker volume ls --filter "$mine" --format '  volume {{.Name}}'
   docker network ls --filter "$mine" --format '  network {{.Name}}'
-  [[ -z $1 || ! -d secrets ]] || printf '  folder secrets\n'
+  [[ -z $1 || ! -d $SECRETS ]] || printf '  folder %s\n' "$SECRETS"
 }

@@ -12,7 +12,7 @@ readonly LABEL=com.docker.compose
 read_config() { # sets PROJECT and writes the resolved configuration to $WORK/config.yml
   try_config && return
   fail 1 "Compose does not accept the configuration: $(tail -n 1 "$WORK/log")" \
-    "Compose reads docker-compose.yml and .env; .env.example lists all variables."
+    "Compose reads docker-compose.yml and $ENV_FILE; .env.example lists all variables."
 }
 
 try_config() {
@@ -66,14 +66,14 @@ find_project() { # sets STATE; never fails, so that stop and status also work wi
 }
 
 check_folder() { # check_folder FOLDER: if the folder is gone, this checkout was moved from there
-  if [[ $1 -ef . || ! -e $1/docker-compose.yml ]]; then STATE=ours; else STATE=other FOLDER=$1; fi
+  if [[ $1 -ef . || ! -e $1/docker-compose.yml || (-n $INSTALLED && $1 == "$CLUSTER_HOME"/*) ]]; then STATE=ours; else STATE=other FOLDER=$1; fi
 }
 
 need_own_project() { # fail if the project's containers belong to another checkout
   [[ -z $PRETENDED ]] || return 0
   find_project
   [[ $STATE != other ]] || fail 5 "containers of the project $PROJECT belong to another checkout: $FOLDER" \
-    "Run ./deploy-cluster.sh cleanup or stop there, or set another COMPOSE_PROJECT_NAME in this checkout's .env."
+    "Run ./deploy-cluster.sh cleanup or stop there, or set another COMPOSE_PROJECT_NAME in $ENV_FILE."
 }
 
 need_containers() { # fail if this checkout has no containers

@@ -46,7 +46,13 @@ find_compose() { # sets COMPOSE; fails if Compose 2 is not installed
     # shellcheck disable=SC2034  # used by other sourced files
     COMPOSE=(docker-compose)
   fi
+  [[ -z $INSTALLED ]] || add_env_file
   COMPOSE_VERSION=$said
+}
+
+add_env_file() { # let Compose read $ENV_FILE, which it does not find by itself outside of the folder of docker-compose.yml
+  [[ -n $DRY || -f $ENV_FILE ]] || printf '%s\n' "$NEW_ENV" >"$ENV_FILE"
+  [[ ! -f $ENV_FILE ]] || COMPOSE+=(--env-file "$ENV_FILE")
 }
 
 need_compose() {
@@ -103,10 +109,10 @@ check_port() { # check_port NAME PORT: fail if another program uses the port
   holders=$(docker ps --filter "publish=$2" --format '{{.Names}} {{.Label "com.docker.compose.project"}}')
   [[ $holders$'\n' != *" $PROJECT"$'\n'* ]] || return 0
   if [[ -n $holders ]]; then
-    fail 6 "port $2 is in use by the container $(sed -n '1s/ .*//p' <<<"$holders")." "Choose another port: $1=... in .env"
+    fail 6 "port $2 is in use by the container $(sed -n '1s/ .*//p' <<<"$holders")." "Choose another port: $1=... in $ENV_FILE"
   fi
   ! answers "$(listen_host)" "$2" || fail 6 "port $2 is in use by another program." \
-    "Choose another port: $1=$((10#$2 < 1024 ? 10#$2 + 8000 : 10#$2 + 1)) in .env    Find the program: sudo ss -ltnp 'sport = :$2'"
+    "Choose another port: $1=$((10#$2 < 1024 ? 10#$2 + 8000 : 10#$2 + 1)) in $ENV_FILE    Find the program: sudo ss -ltnp 'sport = :$2'"
 }
 
 check_ports() {
@@ -114,7 +120,7 @@ check_ports() {
   while read -r name default service; do
     has_service "$service" || continue
     port=$(setting "$name" "$default")
-    [[ $taken != *" $port "* ]] || wrong "$name is $port, but another service also uses this port; see .env."
+    [[ $taken != *" $port "* ]] || wrong "$name is $port, but another service also uses this port; see $ENV_FILE."
     taken+="$port "
     check_port "$name" "$port"
   done <<<'HTTP_PORT 80 nginx

@@ -10,12 +10,12 @@ readonly NEW_ENV='# Settings of the stack, described in .env.example. ./deploy-c
 
 VALUE='' # value of the setting that read_env_line found
 read_env_line() { # read_env_line NAME: sets VALUE to the last value in .env, as Compose reads it; fails if the name is not set
-  [[ -f .env ]] || return 1
+  [[ -f $ENV_FILE ]] || return 1
   # Compare bytes, because .env can contain any bytes.
   local LC_ALL=C line value found='' names="^[[:blank:]]*(export[[:blank:]]+)?$1[[:blank:]]*=[[:blank:]]*(.*)$"
   while IFS= read -r line || [[ -n $line ]]; do
     [[ ! ${line%$'\r'} =~ $names ]] || value=${BASH_REMATCH[2]} found=yes
-  done <.env
+  done <"$ENV_FILE"
   [[ -n $found ]] || return 1
   case $value in
     '"'*'"'*) value=${value#'"'} value=${value%%'"'*} ;;
@@ -38,18 +38,18 @@ setting() { # setting NAME DEFAULT: print the value that Compose uses for ${NAME
 count() { # count NAME DEFAULT: print a numeric setting
   local value
   value=$(setting "$1" "$2")
-  number "$1 in .env" "$value" 0 10000
+  number "$1 in $ENV_FILE" "$value" 0 10000
   printf '%s\n' "$value"
 }
 
 with_lines() { # with_lines NAME=VALUE...: print .env with these values
-  LC_ALL=C awk -v mark="$THREADS_MARK" '
+  LC_ALL=C awk -v mark="$THREADS_MARK" -v file="$ENV_FILE" '
     BEGIN {
       for (i = 1; i < ARGC; i++) {
         at = index(ARGV[i], "="); name = substr(ARGV[i], 1, at - 1)
         wanted[name] = substr(ARGV[i], at + 1); order[i] = name; ARGV[i] = ""
       }
-      last = ARGC; ARGV[1] = ".env"; ARGC = 2
+      last = ARGC; ARGV[1] = file; ARGC = 2
     }
     { name = $0; sub(/^[ \t]*(export[ \t]+)?/, "", name); sub(/[ \t]*=.*$/, "", name) }
     /=/ && name in wanted { print name "=" wanted[name]; done[name] = 1; next }
@@ -64,10 +64,10 @@ with_lines() { # with_lines NAME=VALUE...: print .env with these values
 }
 
 put() { # put NAME=VALUE...: change .env atomically; an unchanged file is not written
-  local target=.env new
-  [[ ! -L .env ]] || target=$(readlink -f .env)
+  local target=$ENV_FILE new
+  [[ ! -L $target ]] || target=$(readlink -f "$target")
   if [[ -n $DRY ]]; then
-    printf '# .env: %s\n' "$*"
+    printf '# %s: %s\n' "$ENV_FILE" "$*"
     # With --dry-run, later commands must be printed with the new values.
     # shellcheck disable=SC2163
     export "$@"
@@ -83,7 +83,7 @@ put() { # put NAME=VALUE...: change .env atomically; an unchanged file is not wr
 threads_are_ours() { # true if this script wrote WORKER_THREADS or the setting is missing
   [[ -z ${WORKER_THREADS+set} ]] || return 1
   read_env_line WORKER_THREADS || return 0
-  awk -v mark="$THREADS_MARK" 'before == mark && /^WORKER_THREADS=/ { ours = 1 } { before = $0 } END { exit !ours }' .env
+  awk -v mark="$THREADS_MARK" 'before == mark && /^WORKER_THREADS=/ { ours = 1 } { before = $0 } END { exit !ours }' "$ENV_FILE"
 }
 
 lanes_for() { # lanes_for CPU_WORKERS CORES: print the lanes per worker; 0 (all usable cores) with a CPU limit or a single worker
@@ -107,7 +107,7 @@ profiles_for() { # profiles_for GPU_WORKERS: print COMPOSE_PROFILES with or with
 forget_overrides() { # variables of the environment would override .env now, but not at the next plain `up`
   local name
   for name in CPU_WORKERS GPU_WORKERS CLUSTER_SIZE; do
-    [[ -z ${!name+set} ]] || note "The environment variable $name is ignored; set it in .env."
+    [[ -z ${!name+set} ]] || note "The environment variable $name is ignored; set it in $ENV_FILE."
     unset "$name"
   done
 }

@@ -27,21 +27,21 @@ close_api() { # require tokens, because anyone who can submit jobs can run progr
 start_runner() { # start the runner after the coordinators
   local made=()
   has_service runner || return 0
-  [[ -z $DRY ]] || note "a coordinator creates secrets/runner_token unless the existing token is valid."
+  [[ -z $DRY ]] || note "a coordinator creates $SECRETS/runner_token unless the existing token is valid."
   if [[ -z $DRY ]] && renew_token; then made=(--force-recreate); fi
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${made[@]}" "${RUNNER_SERVICES[@]}"
 }
 
-renew_token() { # write secrets/runner_token; fails if the existing token is valid and has WORKER_LABELS
+renew_token() { # write the file runner_token; fails if the existing token is valid and has WORKER_LABELS
   local id
-  id=$(cut -d _ -f 2 secrets/runner_token 2>/dev/null) || id=''
+  id=$(cut -d _ -f 2 "$SECRETS/runner_token" 2>/dev/null) || id=''
   # Do not store the token in a variable, which DEBUG=1 would print.
   in_coordinator deploy/runner_token.py runner-1 "${id:-none}" "$(setting WORKER_LABELS '')" >"$WORK/runner_token" 2>"$WORK/log" ||
     fail 1 "cannot create a token for the runner: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   [[ -s $WORK/runner_token ]] || return 1
   # Use the mode of the other secrets, because the container reads the file under its own user ID.
   chmod 0644 "$WORK/runner_token"
-  mv "$WORK/runner_token" secrets/runner_token
+  mv "$WORK/runner_token" "$SECRETS/runner_token"
 }
 
 drop_runner() { # remove the runner, which would keep running after its profile was disabled

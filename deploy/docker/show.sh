@@ -17,13 +17,13 @@ each_url() { # print the name and URL of each published service
   ! has_service prometheus || printf 'prometheus %s\n' "$(address PROMETHEUS_PORT 9091)"
 }
 
-has_token() { grep -q '[^[:space:]]' secrets/cluster_token 2>/dev/null; }
+has_token() { grep -q '[^[:space:]]' "$SECRETS/cluster_token" 2>/dev/null; }
 
 token_command() { # print a command that prints the token; during a rotation the file has two tokens, and the last one is used
-  if [[ $(tr , ' ' <secrets/cluster_token | wc -w) -gt 1 ]]; then
-    printf 'grep -oE "[^[:space:],]+" secrets/cluster_token | tail -n 1'
+  if [[ $(tr , ' ' <"$SECRETS/cluster_token" | wc -w) -gt 1 ]]; then
+    printf 'grep -oE "[^[:space:],]+" %q | tail -n 1' "$SECRETS/cluster_token"
   else
-    printf 'cat secrets/cluster_token'
+    printf 'cat %q' "$SECRETS/cluster_token"
   fi
 }
 
@@ -35,9 +35,9 @@ tell_up() {
   say "The cluster is up: $(counted "$(setting CPU_WORKERS 1)" "CPU worker"), $(counted "$(setting GPU_WORKERS 0)" "GPU worker")."
   say "  Pages and API  $pages"
   say "  API only       $(address COORDINATOR_PORT 3000)"
-  ! has_service grafana || say "  Grafana        $(address GRAFANA_PORT 3001)    user admin, password in secrets/grafana_admin_password"
+  ! has_service grafana || say "  Grafana        $(address GRAFANA_PORT 3001)    user admin, password in $SECRETS/grafana_admin_password"
   ! has_service prometheus || say "  Prometheus     $(address PROMETHEUS_PORT 9091)"
-  ! has_token || say "  API calls need the token in secrets/cluster_token"
+  ! has_token || say "  API calls need the token in $SECRETS/cluster_token"
   say "Next:"
   say "  ./deploy-cluster.sh status"
   ! has_service runner || say "  CLUSTER_URL=$(address COORDINATOR_PORT 3000) CLUSTER_TOKEN=\$($(token_command)) cluster run -- echo hello"
@@ -58,7 +58,7 @@ about_other() { # report why Docker containers cannot be shown
   case $STATE in
     other) note "containers of the project $PROJECT belong to another checkout: $FOLDER" ;;
     # Say nothing if this checkout never started containers.
-    away) [[ ! -f secrets/redis_password ]] || note "The Docker engine does not answer, so this checkout's containers are not shown. Start it: sudo systemctl start docker" ;;
+    away) [[ ! -f $SECRETS/redis_password ]] || note "The Docker engine does not answer, so this checkout's containers are not shown. Start it: sudo systemctl start docker" ;;
     forbidden) note "This user has no access to Docker, so containers are not shown. Run: sudo ./deploy-cluster.sh ..." ;;
   esac
 }

@@ -36,10 +36,10 @@ about_devices() {
 about_ports() {
   local line
   ! said 'cannot expose privileged port' || fail 6 "this Docker engine cannot open ports below 1024, because it runs without root." \
-    "Set HTTP_PORT=8080 in .env, then run the same command again."
+    "Set HTTP_PORT=8080 in $ENV_FILE, then run the same command again."
   line=$(grep -iE 'port is already allocated|address already in use|ports are not available' "$WORK/log" | tail -n 1) || return 0
   fail 6 "a port is in use: $line" \
-    "Choose others in .env: HTTP_PORT, COORDINATOR_PORT, GRAFANA_PORT, PROMETHEUS_PORT. List programs with ports: sudo ss -ltnp"
+    "Choose others in $ENV_FILE: HTTP_PORT, COORDINATOR_PORT, GRAFANA_PORT, PROMETHEUS_PORT. List programs with ports: sudo ss -ltnp"
 }
 
 about_room() {

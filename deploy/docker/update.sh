@@ -25,7 +25,7 @@ update() {
 update_redis() { # also recreate Redis if its users changed, because a mounted secret keeps its old content
   local id
   id=$(running_id redis)
-  if [[ -z $id ]] || docker exec "$id" cat /run/secrets/redis.acl 2>/dev/null | cmp -s - secrets/redis.acl; then
+  if [[ -z $id ]] || docker exec "$id" cat /run/secrets/redis.acl 2>/dev/null | cmp -s - "$SECRETS/redis.acl"; then
     compose_run up -d --wait --wait-timeout "$START_SECONDS" redis
   else
     compose_run up -d --force-recreate --wait --wait-timeout "$START_SECONDS" redis
@@ -81,8 +81,8 @@ other_secret() { # other_secret SERVICE ID: true if a mounted secret is outdated
   local name
   [[ $1 == coordinator ]] || return 1
   for name in cluster_token secrets_key; do
-    [[ -f secrets/$name ]] || continue
-    docker exec "$2" cat "/run/secrets/$name" 2>/dev/null | cmp -s - "secrets/$name" || return 0
+    [[ -f $SECRETS/$name ]] || continue
+    docker exec "$2" cat "/run/secrets/$name" 2>/dev/null | cmp -s - "$SECRETS/$name" || return 0
   done
   return 1
 }

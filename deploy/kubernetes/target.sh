@@ -1,9 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016  # templates and awk's fields
 # Sourced by deploy-cluster.sh. Finds the Kubernetes cluster, and reads the notes of the last start.
-# The only file that this script writes is .kubernetes, which records the cluster of this checkout.
+# The only file that this script writes is $TARGET, which records the cluster of this checkout.
 
-readonly TARGET=.kubernetes
 #: Oldest kubectl that supports components, and oldest API version with all resources of k8s/.
 # shellcheck disable=SC2034
 readonly OLDEST_KUBECTL=1.27 OLDEST_API=1.25
@@ -11,7 +10,7 @@ readonly GET_KUBECTL='Install it: https://kubernetes.io/docs/tasks/tools'
 KUBECTL=(kubectl)
 NAMESPACE=threads-cluster
 
-target_line() { # target_line NAME: print a value from the file .kubernetes
+target_line() { # target_line NAME: print a value from the file $TARGET
   local line
   [[ -f $TARGET ]] || return 0
   while IFS= read -r line; do

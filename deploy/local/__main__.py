@@ -7,17 +7,22 @@ configuration, and `cluster up` uses `state` and `join-detached`.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from pathlib import Path
 
 from deploy.local.outcome import INTERRUPTED, USAGE, CommandError, StopRequested, command_error_from_os_error, say
 from jobs.invalid_settings import InvalidSettings
+from jobs.settings import STATE_FOLDER
 
 
 def main() -> int:
+    given = _parser().parse_args()
     try:
-        return run_command(_parser().parse_args())
+        # Paths in the configuration are relative to this folder, because the paths of sockets must be short.
+        os.chdir(STATE_FOLDER)
+        return run_command(given)
     except CommandError as trouble:
         return report_error(trouble)
     except StopRequested:

@@ -14,7 +14,7 @@ backup_local_cluster() { # backup FILE
   # shellcheck disable=SC2034  # part of the backup's manifest
   PROJECT=local
   local_python dump "$WORK" >"$WORK/log"
-  write_backup "$file" "the contents of artifacts (.cluster/artifacts) or the key of secrets (.cluster/secrets_key)"
+  write_backup "$file" "the contents of artifacts ($DATA/artifacts) or the key of secrets ($DATA/secrets_key)"
 }
 
 restore_local_cluster() { # restore FILE [--yes]
@@ -31,11 +31,11 @@ restore_local_cluster() { # restore FILE [--yes]
   local_python restore "$WORK" >"$WORK/loaded_audit"
   tell_audit_file
   tell_restored "$(in_manifest keys)"
-  if [[ -n $running ]]; then say "The cluster is running: $(cat .cluster/url)"; else say "Start the cluster: ./deploy-cluster.sh local"; fi
+  if [[ -n $running ]]; then say "The cluster is running: $(cat "$DATA/url")"; else say "Start the cluster: ./deploy-cluster.sh local"; fi
 }
 
 confirm_local_restore() { # confirm_local_restore YES PATH: ask only if the restore would replace data
-  [[ -d .cluster/redis/appendonlydir ]] || return 0
+  [[ -d $DATA/redis/appendonlydir ]] || return 0
   tell_replaced "$2" "$(local_json)"
   sure "$1" "Replace them?"
 }

@@ -28,10 +28,9 @@ from deploy.local.outcome import (
     raise_on_stop_signals,
     say,
 )
-from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import STOP_SECONDS
 from jobs.network import exposure
-from jobs.settings import LOCAL_FOLDER, Settings, load
+from jobs.settings import CHECKOUT, LOCAL_FOLDER, STATE_FOLDER, Settings, load
 
 
 def check_exposure(settings: Settings) -> None:
@@ -165,7 +164,7 @@ def _find_starter() -> psutil.Process | None:
     """Return the process that started a cluster of this checkout, or None if it is not running."""
     try:
         process = psutil.Process(int((LOCAL_FOLDER / "lock").read_text()))
-        ours = "deploy.local" in process.cmdline() and Path(process.cwd()) == CHECKOUT
+        ours = "deploy.local" in process.cmdline() and Path(process.cwd()) == STATE_FOLDER
     except (psutil.Error, OSError, ValueError):
         return None
     return process if ours else None

@@ -26,7 +26,7 @@ cmd_local() {
     run deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."
   fi
   # Keep compiled kernels between starts.
-  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
+  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$CLUSTER_HOME/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local run "$@"
 }
 
@@ -83,7 +83,7 @@ local_json() { # print one JSON object, or null if no local cluster is running
     printf 'null'
     return
   fi
-  url=$(cat .cluster/url 2>/dev/null || true)
+  url=$(cat "$DATA/url" 2>/dev/null || true)
   [[ -z $url ]] || answer=$(CLUSTER_URL=$url .venv/bin/cluster status --json 2>/dev/null) || answer=null
   printf '{"url":"%s","api":%s}' "$url" "${answer:-null}"
 }
@@ -98,7 +98,7 @@ local_stop() { # without .venv, no local cluster can be running
 }
 
 local_logs() { # local_logs PROGRAM FOLLOW: print the last lines of all logs, or of the log of a program
-  local files=(.cluster/logs/*.log) file=.cluster/logs/$1.log
+  local files=("$DATA"/logs/*.log) file=$DATA/logs/$1.log
   [[ -f ${files[0]} ]] || fail 1 "this checkout has not started a cluster yet." \
     "Start one: ./deploy-cluster.sh local, docker or kubernetes" \
     "For a cluster on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
@@ -115,17 +115,17 @@ local_logs() { # local_logs PROGRAM FOLLOW: print the last lines of all logs, or
 
 local_cleanup() { # local_cleanup YES SECRETS
   check_local_cleanup
-  if [[ ! -d .cluster && (-z $2 || ! -d secrets) ]]; then
+  if [[ ! -d $DATA && (-z $2 || ! -d $SECRETS) ]]; then
     say "There is nothing to remove."
   else
     say "This deletes the following, with all jobs and results of the local cluster:"
-    if [[ -L .cluster ]]; then
-      say "  link .cluster, but not the folder to which it points: $(readlink .cluster)"
+    if [[ -L $DATA ]]; then
+      say "  link $DATA, but not the folder to which it points: $(readlink "$DATA")"
     else
-      say "  folder .cluster, which also contains compiled kernels and temporary files"
+      say "  folder $DATA, which also contains compiled kernels and temporary files"
     fi
     say "  contexts of this checkout, which 'cluster context list' shows"
-    [[ -z $2 || ! -d secrets ]] || say "  folder secrets"
+    [[ -z $2 || ! -d $SECRETS ]] || say "  folder $SECRETS"
     say "To keep a copy, first run: ./deploy-cluster.sh backup FILE"
     sure "$1" "Delete everything listed?"
     delete_local_cluster "$2"
@@ -136,7 +136,7 @@ local_cleanup() { # local_cleanup YES SECRETS
 
 check_local_cleanup() { # fail if the cluster is running, or if tokens would remain valid
   ! runs_local || fail 5 "the local cluster of this checkout is running." "First stop it: ./deploy-cluster.sh stop"
-  [[ ! -e .cluster/joined/host.json ]] ||
+  [[ ! -e $DATA/joined/host.json ]] ||
     fail 1 "this checkout has joined the cluster of another machine, which issued tokens to it." \
       "First revoke them: ./deploy-cluster.sh leave"
 }
@@ -146,9 +146,9 @@ delete_local_cluster() { # delete_local_cluster SECRETS
     run .venv/bin/python -c 'from deploy.local import user_contexts; user_contexts.delete()' || true
   fi
   # Programs can create folders without write permission, and rm cannot delete their contents.
-  [[ ! -d .cluster || -L .cluster ]] || run chmod -R u+rwX .cluster 2>/dev/null || true
-  run rm -rf .cluster
-  [[ -z $1 ]] || run rm -rf secrets
+  [[ ! -d $DATA || -L $DATA ]] || run chmod -R u+rwX "$DATA" 2>/dev/null || true
+  run rm -rf "$DATA"
+  [[ -z $1 ]] || run rm -rf "$SECRETS"
 }
 
 tell_kept() { # print the installed and built folders that remain

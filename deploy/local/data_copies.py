@@ -21,8 +21,7 @@ from deploy.local import (
     running_cluster,
 )
 from deploy.local.outcome import FAILED, MISSING, OK, CommandError, ignore_stop_signals, raise_on_stop_signals, say
-from deploy.local.shape import CHECKOUT
-from jobs.settings import LOCAL_FOLDER
+from jobs.settings import CHECKOUT, LOCAL_FOLDER
 
 _AUDIT_PROGRAM = CHECKOUT / "deploy/docker/audit_file.py"
 _AUDIT_FILE = LOCAL_FOLDER / "audit.jsonl"

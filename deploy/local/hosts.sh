@@ -31,7 +31,7 @@ cmd_join() {
   check_invitation "$@"
   run deploy/environment.sh local
   [[ " $* " != *" --gpu "* ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
-  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
+  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$CLUSTER_HOME/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local join "$@"
 }
 
@@ -45,7 +45,7 @@ check_invitation() { # check_invitation ARGUMENT...: check the arguments of join
     esac
     shift
   done
-  [[ -e .cluster/joined/host.json ]] ||
+  [[ -e $DATA/joined/host.json ]] ||
     fail 2 "join needs an invitation." "Create one on the machine of the cluster: ./deploy-cluster.sh invite"
 }
 

@@ -23,9 +23,8 @@ from deploy.local import (
 )
 from deploy.local.api import Api, local_url
 from deploy.local.outcome import FAILED, OK, CommandError
-from deploy.local.shape import CHECKOUT
 from jobs import VERSION
-from jobs.settings import LOCAL_FOLDER, Settings, load
+from jobs.settings import CHECKOUT, LOCAL_FOLDER, Settings, load
 
 
 def report() -> int:

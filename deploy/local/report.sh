@@ -17,7 +17,7 @@ report_local_cluster() { # report [FILE]
 whole_report() {
   printf '# Threads Cluster, %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
   .venv/bin/python -m deploy.local report
-  section 'Last 40 error lines' error_lines .cluster/logs/*.log
+  section 'Last 40 error lines' error_lines "$DATA"/logs/*.log
   section 'Configuration' .venv/bin/python -m deploy.local configuration
 }
 
@@ -26,7 +26,7 @@ collect_secrets() { # copy the secrets of the local cluster to a folder whose wo
   SECRETS=$WORK/secrets
   mkdir "$SECRETS"
   for file in token runner_token secrets_key; do
-    [[ ! -f .cluster/$file ]] || cp ".cluster/$file" "$SECRETS"
+    [[ ! -f $DATA/$file ]] || cp "$DATA/$file" "$SECRETS"
   done
-  grep -oE '>[0-9a-f]{48}' .cluster/redis.conf 2>/dev/null | tr -d '>' >"$SECRETS/redis" || true
+  grep -oE '>[0-9a-f]{48}' "$DATA/redis.conf" 2>/dev/null | tr -d '>' >"$SECRETS/redis" || true
 }

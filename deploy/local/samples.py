@@ -12,7 +12,7 @@ from typing import Any
 
 from deploy.local.outcome import StopRequested, say
 from deploy.local.processes import Run
-from deploy.local.shape import CHECKOUT
+from jobs.settings import CHECKOUT
 from threads_cluster.cli import show
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -10,9 +11,8 @@ from pathlib import Path
 from deploy.local import gpus, redis_server
 from deploy.local.listeners import Listeners
 from deploy.local.outcome import FAILED, MISSING, USAGE, CommandError, say
-from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
+from jobs.settings import CHECKOUT, LOCAL_FOLDER, STATE_FOLDER, Settings, usable_cores
 
-CHECKOUT = LOCAL_FOLDER.parent
 #: Minimum free disk space in bytes that is required to start a cluster.
 MIN_FREE_BYTES = 100 << 20
 
@@ -31,7 +31,7 @@ class Shape:
     gpus: int = 0
     #: True if the cluster has a runner for programs.
     runner: bool = False
-    #: Folder with the web pages, relative to the checkout. Empty if the pages are not built.
+    #: Folder with the web pages, relative to STATE_FOLDER. Empty if the pages are not built.
     pages: str = ""
     #: Open sockets that listen on the ports of the cluster.
     listeners: Listeners | None = None
@@ -130,5 +130,5 @@ def _gpu_workers(settings: Settings) -> int:
 
 def _pages(settings: Settings) -> str:
     """Return the folder with the web pages, or "" if the pages are not built."""
-    folder = settings.pages_dir or "web/dist"
-    return folder if (CHECKOUT / folder / "index.html").is_file() else ""
+    folder = CHECKOUT / (settings.pages_dir or "web/dist")
+    return os.path.relpath(folder, STATE_FOLDER) if (folder / "index.html").is_file() else ""

@@ -15,11 +15,11 @@ from deploy.local import cpu_workers, listeners, private_files, processes, redis
 from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
-from deploy.local.shape import CHECKOUT, Shape
-from jobs.settings import LOCAL_FOLDER, Settings, child_environment, load
+from deploy.local.shape import Shape
+from jobs.settings import LOCAL_FOLDER, STATE_FOLDER, Settings, child_environment, load
 from jobs.store import acl
 
-#: Unix socket on which supervisord accepts calls. The path is relative to the checkout, because it must be short.
+#: Unix socket on which supervisord accepts calls. The path is relative to STATE_FOLDER, because it must be short.
 SOCKET = f"{LOCAL_FOLDER.name}/supervisor"
 #: Maximum length of the socket's path. supervisord appends its process ID when it binds the socket.
 _MAX_PATH = 90
@@ -239,7 +239,7 @@ def passwords() -> dict[str, str]:
 def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
     """Write the configuration files of supervisord and Redis. Return the path of supervisord's file.
 
-    Paths of data are relative to the checkout, where supervisord runs, because its format cannot quote every character.
+    Paths of data are relative to STATE_FOLDER, where supervisord runs, because its format cannot quote every character.
     """
     redis_server.write_configuration(run.folder, shape.redis_port, passwords)
     cpu_workers.write_lanes(shape.lanes, shape.workers - len(shape.lanes))
@@ -267,7 +267,7 @@ def _groups(supervised: Sequence[Program]) -> list[str]:
 def _control() -> str:
     """Return the configuration of SOCKET, or "" if its path is too long when supervisord makes it absolute."""
     here = Path("/proc/self/cwd")
-    path = f"{here if here.exists() else CHECKOUT}/{SOCKET}"
+    path = f"{here if here.exists() else STATE_FOLDER}/{SOCKET}"
     return _CONTROL.format(socket=quote_percents(path)) if len(path) <= _MAX_PATH else ""
 
 
@@ -277,10 +277,10 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
     Signals of the terminal therefore reach only the starter, which then stops supervisord.
     """
     name = f"{LOCAL_FOLDER.name}/{configuration.name}"
-    (CHECKOUT / SOCKET).unlink(missing_ok=True)  # supervisord would wait for the socket of a killed supervisord
+    (STATE_FOLDER / SOCKET).unlink(missing_ok=True)  # supervisord would wait for the socket of a killed supervisord
     return subprocess.Popen(
         run.command(sys.executable, "-m", "deploy.local.supervisor_daemon", "-c", name),
-        cwd=CHECKOUT,
+        cwd=STATE_FOLDER,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,

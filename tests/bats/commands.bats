@@ -594,3 +594,20 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   exits 0
   shows "-m deploy.local join"
 }
+
+# -- state outside of the checkout ------------------------------------------------------------------------------------
+
+@test "CLUSTER_HOME: counts, secrets and the local cluster's data are in that folder" {
+  export CLUSTER_HOME="$BATS_TEST_TMPDIR/my home"
+  mkdir -p "$CLUSTER_HOME/.cluster/logs"
+  mv .env "$CLUSTER_HOME/.env"
+  cluster docker 2 0
+  exits 0
+  called "--env-file '$CLUSTER_HOME/.env' up"
+  grep -q '^CPU_WORKERS=2' "$CLUSTER_HOME/.env"
+  [[ -s $CLUSTER_HOME/secrets/redis_password && ! -e .env && ! -e secrets ]]
+  cluster cleanup --local --yes --secrets
+  exits 0
+  says "folder $CLUSTER_HOME/.cluster" "folder $CLUSTER_HOME/secrets"
+  [[ ! -e $CLUSTER_HOME/.cluster && ! -e $CLUSTER_HOME/secrets ]]
+}

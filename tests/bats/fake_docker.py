@@ -90,6 +90,7 @@ class Engine:
     def __init__(self, folder: Path, where: Path, variables: dict[str, str], given: str) -> None:
         self.file = folder / "state.json"
         self.where = where
+        self.env_file = where / ".env"
         self.variables = variables
         self.given = given
         self.said = ""
@@ -98,8 +99,7 @@ class Engine:
         self.project = self.setting("COMPOSE_PROJECT_NAME", "threads")
 
     def setting(self, name: str, default: Any) -> str:
-        file = self.where / ".env"
-        lines = file.read_text().splitlines() if file.is_file() else []
+        lines = self.env_file.read_text().splitlines() if self.env_file.is_file() else []
         found = [line.partition("=")[2] for line in lines if line.startswith(f"{name}=")]
         return self.variables.get(name) or (found[-1] if found else "") or str(default)
 
@@ -183,8 +183,11 @@ class Engine:
 
     def compose(self, words: list[str]) -> str:
         profiles = []
-        while words[:1] == ["--profile"]:
-            profiles.append(words[1])
+        while words[0] in ("--profile", "--env-file"):
+            if words[0] == "--profile":
+                profiles.append(words[1])
+            else:
+                self.env_file = Path(words[1])
             words = words[2:]
         verb, rest = words[0], words[1:]
         said = {"version": self.state["compose"], "build": "built", "logs": self.state["logs"]}

@@ -13,8 +13,7 @@ from typing import Any
 from deploy.local import commands
 from deploy.local.joining import membership
 from deploy.local.outcome import NOT_READY, OK, CommandError
-from deploy.local.shape import CHECKOUT
-from jobs.settings import LOCAL_FOLDER
+from jobs.settings import LOCAL_FOLDER, STATE_FOLDER
 
 #: Log file of the process that joins in the background.
 LOG = LOCAL_FOLDER / "join.log"
@@ -48,7 +47,7 @@ def join(options: Sequence[str]) -> int:
     with LOG.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "deploy.local", "join", *(["-", *options] if line.strip() else [])],
-            cwd=CHECKOUT,
+            cwd=STATE_FOLDER,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

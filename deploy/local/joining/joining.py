@@ -30,11 +30,10 @@ from deploy.local.outcome import (
     say,
 )
 from deploy.local.processes import Run
-from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import Program
 from jobs import invalid_settings
 from jobs.network import exposure
-from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
+from jobs.settings import LOCAL_FOLDER, STATE_FOLDER, Settings, load, usable_cores
 
 #: Folder with a file for each worker. A worker touches its file when the cluster accepts a heartbeat.
 _BEATS = membership.FOLDER / "beats"
@@ -195,7 +194,7 @@ class Host:
             command=(sys.executable, "-m", "deploy.local.joining.joined_worker", worker),
             environment=dict.fromkeys(_EMPTY, "")
             | {
-                "HEARTBEAT_FILE": f"{_BEATS.relative_to(CHECKOUT)}/{worker}",
+                "HEARTBEAT_FILE": f"{_BEATS.relative_to(STATE_FOLDER)}/{worker}",
                 **({"RUNNER_DIR": load().runner_dir or f"{LOCAL_FOLDER.name}/runner"} if "-runner-" in worker else {}),
             },
             # Exit code for invalid settings or a revoked token. A restart would not help.

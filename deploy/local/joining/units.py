@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from deploy.local.outcome import MISSING, OK, USAGE, CommandError, say
-from deploy.local.shape import CHECKOUT
+from jobs.settings import CHECKOUT
 
 _UNIT = """\
 [Unit]
