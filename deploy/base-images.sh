@@ -8,12 +8,13 @@
 set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly SUITE=bookworm
+#: Release of Debian, and the later release that has Valkey 8.
+readonly SUITE=bookworm VALKEY_SUITE=trixie
 MIRROR=$(deploy/debian-mirror.sh)
 readonly MIRROR
 readonly BUNDLE=${CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}
 readonly INSIDE=/etc/ssl/certs/ca-certificates.crt
-readonly SERVICES=(redis-server nginx-light prometheus prometheus-redis-exporter prometheus-nginx-exporter)
+readonly SERVICES=(nginx-light prometheus prometheus-redis-exporter prometheus-nginx-exporter)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -53,28 +54,36 @@ install_into() { # install_into ROOT PACKAGE...
   rm -rf "$root/usr/sbin/policy-rc.d" "$root"/usr/share/{doc,man,locale} "$root/var/cache/apt"/*.bin
 }
 
-make_base() { # make_base ROOT
-  debootstrap --variant=minbase --include=ca-certificates "$SUITE" "$1" "$MIRROR"
+make_base() { # make_base ROOT SUITE
+  debootstrap --variant=minbase --include=ca-certificates "$2" "$1" "$MIRROR"
   cat "$BUNDLE" >"$1$INSIDE"
-  printf 'deb %s %s main\n' "$MIRROR" "$SUITE" >"$1/etc/apt/sources.list"
+  printf 'deb %s %s main\n' "$MIRROR" "$2" >"$1/etc/apt/sources.list"
 }
 
-import_as() { # import_as ROOT IMAGE...: import one image under several names
-  local root=$1 first=$2 image
+import_as() { # import_as ROOT SUITE IMAGE...: import one image under several names
+  local root=$1 suite=$2 first=$3 image
   tar -C "$root" --numeric-owner -c . | docker import \
     -c "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PIP_CERT=$INSIDE SSL_CERT_FILE=$INSIDE" \
-    -c "LABEL org.opencontainers.image.title=debian-packages org.opencontainers.image.base.name=debian:$SUITE" \
+    -c "LABEL org.opencontainers.image.title=debian-packages org.opencontainers.image.base.name=debian:$suite" \
     - "$first" >/dev/null
-  for image in "${@:2}"; do
+  for image in "${@:3}"; do
     docker tag "$first" "$image"
   done
-  printf '%s\n' "${@:2}"
+  printf '%s\n' "${@:3}"
 }
 
 make_python() { # make_python WORK IMAGE...
   cp -a "$1/base" "$1/python"
   install_into "$1/python" python3 python3-venv
-  import_as "$1/python" "${@:2}"
+  import_as "$1/python" "$SUITE" "${@:2}"
+}
+
+make_valkey() { # make_valkey WORK IMAGE...
+  local root=$1/valkey
+  make_base "$root" "$VALKEY_SUITE"
+  install_into "$root" valkey-server
+  install -d -m 0755 -o 999 -g 999 "$root/data"
+  import_as "$root" "$VALKEY_SUITE" "${@:2}"
 }
 
 make_services() { # make_services WORK IMAGE...
@@ -84,33 +93,34 @@ make_services() { # make_services WORK IMAGE...
   # Provide programs and data at the paths that the upstream images use.
   ln -s /usr/bin/prometheus-redis-exporter "$root/redis_exporter"
   ln -s /usr/bin/prometheus-nginx-exporter "$root/usr/bin/nginx-prometheus-exporter"
-  install -d -m 0755 -o 999 -g 999 "$root/data"
   install -d -m 0755 -o 65534 -g 65534 "$root/prometheus"
-  import_as "$root" "${@:2}"
+  import_as "$root" "$SUITE" "${@:2}"
 }
 
 main() {
   [[ $# -eq 0 || ($# -eq 1 && $1 == --force) ]] || fail 2 "usage: deploy/base-images.sh [--force]"
-  local python services
+  local python valkey services
   mapfile -t python < <(names python)
-  mapfile -t services < <(names redis nginx prom/prometheus oliver006/redis_exporter nginx/nginx-prometheus-exporter)
-  if [[ ${1:-} != --force ]] && all_there "${python[@]}" "${services[@]}"; then
+  mapfile -t valkey < <(names valkey/valkey)
+  mapfile -t services < <(names nginx prom/prometheus oliver006/redis_exporter nginx/nginx-prometheus-exporter)
+  if [[ ${1:-} != --force ]] && all_there "${python[@]}" "${valkey[@]}" "${services[@]}"; then
     say "All base images exist; use --force to rebuild them."
     return
   fi
   check_tools
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  say "Installing Debian $SUITE into a folder (about a minute; log until the command exits: $work/log) ..."
+  say "Installing Debian into folders (about two minutes; log until the command exits: $work/log) ..."
   {
-    make_base "$work/base"
+    make_base "$work/base" "$SUITE"
     make_python "$work" "${python[@]}"
+    make_valkey "$work" "${valkey[@]}"
     make_services "$work" "${services[@]}"
   } >"$work/log" 2>&1 || {
     tail -n 15 "$work/log" >&2
     fail 1 "see the lines above. The build needs the Debian mirror $MIRROR; set DEBIAN_MIRROR to use another."
   }
-  say "Built:" "${python[@]}" "${services[@]}"
+  say "Built:" "${python[@]}" "${valkey[@]}" "${services[@]}"
 }
 
 main "$@"

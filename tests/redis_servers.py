@@ -1,4 +1,4 @@
-"""Servers that tests run on: 7 is the system's Redis, 8 is the wheel's, and VALKEY_SERVER may name a Valkey."""
+"""Servers that tests run on: 7 is the system's Redis, 8 the wheel's, and Valkey is on PATH or in VALKEY_SERVER."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 
 from deploy.local import redis_server
 
-_VALKEY = os.environ.get("VALKEY_SERVER")
-#: Servers on which the functions must work. `make valkey-test` adds Valkey.
-VERSIONS = ("7", "8", "valkey") if _VALKEY else ("7", "8")
+#: Servers on which every test of the functions runs. `make valkey-test` sets VALKEY_SERVER and so adds Valkey. In
+#: continuous integration, the tests of the stack and of the scripts for containers run on Valkey.
+VERSIONS = ("7", "8", "valkey") if "VALKEY_SERVER" in os.environ else ("7", "8")
 _OLDEST = {"7": (7,), "8": (8,), "valkey": (8,)}
 
 
 @cache
 def server_of(version: str) -> str | None:
-    """Return the path of one of VERSIONS; None if it is not here."""
-    found = {"7": shutil.which("redis-server"), "8": redis_server.find_in_wheel(), "valkey": _VALKEY}[version]
+    """Return the path of a server of version 7, 8 or valkey, or None if it is not installed."""
+    valkey = os.environ.get("VALKEY_SERVER") or shutil.which("valkey-server")
+    found = {"7": shutil.which("redis-server"), "8": redis_server.find_in_wheel(), "valkey": valkey}[version]
     return found if found and redis_server.version(found) >= _OLDEST[version] else None
 
 

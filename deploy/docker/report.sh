@@ -45,7 +45,7 @@ report_versions() {
     printf 'image %s %s\n' "$service" "$(docker inspect --format '{{.Config.Image}} {{.Image}}' "$id")"
   done
   id=$(running_id redis)
-  [[ -z $id ]] || docker exec "$id" redis-server --version
+  [[ -z $id ]] || docker exec "$id" valkey-server --version
 }
 
 report_containers() {

@@ -10,6 +10,7 @@ readonly DNS_SECONDS=5
 WORKERS=() # names of services whose containers run jobs
 
 update() {
+  need_readable_data
   say "The cluster is running. Updating changed services."
   update_redis
   roll coordinator
@@ -20,6 +21,16 @@ update() {
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${WORKERS[@]}"
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_LATER[@]}"
   reread prometheus
+}
+
+need_readable_data() { # fail if the container is from an earlier version of this project, which used Redis 7.4
+  local id version
+  id=$(running_id redis)
+  [[ -n $id ]] || return 0
+  version=$(docker exec "$id" redis-server --version 2>/dev/null) || return 0
+  [[ ! $version =~ ^Redis.*v=(7\.[4-9]|[89]\.|[1-9][0-9]+\.)[0-9.]* ]] ||
+    fail 1 "this version uses Valkey, which cannot read the data of ${BASH_REMATCH[0]}." \
+      "No container was changed. Convert the data: ./deploy-cluster.sh backup FILE, then ./deploy-cluster.sh restore FILE"
 }
 
 update_redis() { # also recreate Redis if its users changed, because a mounted secret keeps its old content

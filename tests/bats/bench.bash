@@ -117,7 +117,7 @@ has_line() { # has_line LINE...: in .env
 }
 
 # What asks only; everything else changes something.
-readonly ASKING='^docker (version|info|ps|inspect|image inspect|volume ls|network ls|stats|logs|exec [0-9a-f]+ (cat|redis-server --version)|exec -i [0-9a-f]+ python3|compose (--profile gpu )?(version|config|logs))'
+readonly ASKING='^docker (version|info|ps|inspect|image inspect|volume ls|network ls|stats|logs|exec [0-9a-f]+ (cat|(redis|valkey)-server --version)|exec -i [0-9a-f]+ python3|compose (--profile gpu )?(version|config|logs))'
 
 changed_nothing() {
   ! grep -vE "$ASKING" "$FAKE/calls" || broken "that changes something"

@@ -403,6 +403,19 @@ refuses_up() { # refuses_up TEXT: of docker compose up
   [[ $(of_engine "sorted(c['service'] for c in s['containers'] if c['service'] in ('coordinator', 'web'))") == "['coordinator', 'coordinator', 'web', 'web']" ]]
 }
 
+@test "an update of a cluster on Redis 7.4 changes nothing and names the commands that convert the data" {
+  up
+  engine redis '"Redis server v=7.4.2 sha=0"'
+  : >"$FAKE/calls"
+  cluster docker 3 0
+  exits 1
+  says "cannot read the data of Redis server v=7.4.2" "./deploy-cluster.sh restore FILE"
+  not_called "compose up" "docker stop" "docker rm"
+  engine redis '"Redis server v=7.2.4 sha=0"'
+  cluster docker 3 0
+  exits 0
+}
+
 @test "an update of one service leaves the others alone, and Redis above all" {
   up
   engine images '{"coordinator": "sha256:coordinator-2"}'

@@ -294,7 +294,7 @@ class Engine:
         if words[1:3] == ["sh", "-s"]:
             self.said = self.state["facts"]
             return self.state["dump"]
-        return "Redis server v=7.4.2"
+        return str(self.state["redis"])
 
     def runner_token(self, kept: str, labels: str) -> str:
         """Create a token unless the token `kept` has these labels, and record which runner containers exist."""
@@ -370,6 +370,7 @@ def start_state() -> dict[str, Any]:
         "logs": "a line of a log",
         "figures": "p95 of the API 12 ms",
         "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
+        "redis": "Valkey server v=8.1.8",
         "dump": "REDIS0011 a dump",
         "facts": "",
         "broken_dump": False,

@@ -29,7 +29,7 @@ case $words in
   *' get --raw /version '*) echo '{}' ;;
   *' kustomize '*)
     cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
-    printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: redis:7.4.2-bookworm\n        image: threads/web:0.1.0\n'
+    printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: valkey/valkey:8.1.8-trixie\n        image: threads/web:0.1.0\n'
     [[ ! -f $FAKE/replicas ]] || echo '            secretName: runner-tokens'
     [[ ! -f $FAKE/labels ]] || printf -- '---\ndata:\n  WORKER_LABELS: %s\nkind: ConfigMap\nmetadata:\n  name: settings-x\n' "$(<"$FAKE/labels")"
     [[ ! -f $FAKE/left ]] || printf -- '---\nkind: PersistentVolume\n'

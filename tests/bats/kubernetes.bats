@@ -428,19 +428,19 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
   exits 0
   cpu=threads/cpu-worker:$(tag_of cpu-worker) web=threads/web:$(tag_of web)
-  called "docker save threads/coordinator:$(tag_of coordinator) $cpu $web threads/nginx:$(tag_of nginx) redis:7.4.2-bookworm" \
+  called "docker save threads/coordinator:$(tag_of coordinator) $cpu $web threads/nginx:$(tag_of nginx) valkey/valkey:8.1.8-trixie" \
     "ctr --address $FAKE/node --namespace k8s.io images import -"
   printf 'docker.io/%s manifest sha256:1\n' "threads/coordinator:$(tag_of coordinator)" "$cpu" "threads/nginx:$(tag_of nginx)" >>"$FAKE/listed"
-  printf '%s manifest sha256:2\n' docker.io/library/redis:7.4.2-bookworm sha256:of-redis:7.4.2-bookworm >>"$FAKE/listed"
+  printf '%s manifest sha256:2\n' docker.io/valkey/valkey:8.1.8-trixie sha256:of-valkey/valkey:8.1.8-trixie >>"$FAKE/listed"
   : >"$FAKE/calls"
   CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
   called "docker save $web"
-  ! grep -qE "docker save .*(cpu-worker|redis)" "$FAKE/calls" || broken "brings what is there"
+  ! grep -qE "docker save .*(cpu-worker|valkey)" "$FAKE/calls" || broken "brings what is there"
   # Content says more than a name that others share.
-  sed -i 's/^\(sha256:of-redis.*\)2$/\13/' "$FAKE/listed"
+  sed -i 's/^\(sha256:of-valkey.*\)2$/\13/' "$FAKE/listed"
   : >"$FAKE/calls"
   CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
-  called "docker save $web redis:7.4.2-bookworm"
+  called "docker save $web valkey/valkey:8.1.8-trixie"
 }
 
 @test "an image that the nodes cannot get" {

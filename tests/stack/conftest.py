@@ -28,7 +28,8 @@ def _have_registry_or_images() -> bool:
     if os.geteuid() == 0 and shutil.which("debootstrap"):
         subprocess.run([ROOT / "deploy/base-images.sh"], check=True, timeout=600)
         return True
-    return subprocess.run(["docker", "pull", "redis:7.4.2-bookworm"], capture_output=True, timeout=120).returncode == 0
+    pull = ["docker", "pull", "valkey/valkey:8.1.8-trixie"]
+    return subprocess.run(pull, capture_output=True, timeout=120).returncode == 0
 
 
 @pytest.fixture(scope="session")

@@ -39,9 +39,9 @@ class HighlyAvailable(Stack):
         self.set("COMPOSE_FILE", FILES)
 
     def redis_cli(self, service: str, *words: str) -> str:
-        """Run redis-cli with the operator's password on a server or a sentinel."""
+        """Run valkey-cli with the operator's password on a server or a sentinel."""
         port = "26379" if service in SENTINELS else "6379"
-        ask = f'REDISCLI_AUTH=$(cat /run/secrets/redis_password) timeout 3 redis-cli -p {port} --user operator "$@"'
+        ask = f'REDISCLI_AUTH=$(cat /run/secrets/redis_password) timeout 3 valkey-cli -p {port} --user operator "$@"'
         done = self.run("docker", "compose", "exec", "-T", service, "sh", "-c", ask, "sh", *words, check=False)
         return done.stdout.strip()
 

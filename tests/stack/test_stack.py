@@ -260,7 +260,7 @@ def ask(method, path, body=None, **headers):
     proxy = http.client.HTTPConnection("engine-proxy", 2375, timeout=60)
     proxy.request(method, path, body, {"Content-Type": "application/json"} | headers)
     return proxy.getresponse().status
-disk = json.dumps({"Image": "redis:7.4.2-bookworm", "HostConfig": {"Binds": ["/:/host"], "Privileged": True}})
+disk = json.dumps({"Image": "valkey/valkey:8.1.8-trixie", "HostConfig": {"Binds": ["/:/host"], "Privileged": True}})
 print([
     ask("POST", "/v1.41/containers/create", disk), ask("POST", "/v1.43/../containers/create", disk),
     ask("POST", "/v1.41/containers%2fcreate", disk), ask("POST", "/v1.41/containers/OURS/exec", '{"Cmd": ["true"]}'),

@@ -22,12 +22,16 @@ from jobs.store import Store
 from jobs.store.server.functions import Limits
 from jobs.store.server.libraries import KEPT_MS
 from tests.contract.lease_model import CLOCK, START, new_job
+from tests.redis_servers import require_server
+from tests.unit.test_local_data import running
 from tests.unit.test_redis_server import FUTURE
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "deploy" / "docker"
 FILES = sorted((ROOT / "tests" / "bats").glob("*.bats"))
 IN_CI = os.environ.get("CI") == "true"
+#: Ends of the names of programs that the scripts for containers call.
+PROGRAMS = ("server", "cli", "check-rdb")
 
 
 def missing(reason: str) -> None:
@@ -75,10 +79,11 @@ def test_the_parts_are_short() -> None:
 
 
 class Redis:
-    """A Redis server with an append-only file, in a folder like in its container. PATH contains its redis-cli."""
+    """A server, redis or valkey, with an append-only file, in a folder like in its container, and its client."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: str = "redis") -> None:
         self.folder = folder
+        self.server = server
         self.data = folder / "data"
         self.data.mkdir(parents=True)
         (folder / "password").write_text("of-the-test\n")
@@ -86,14 +91,17 @@ class Redis:
             "user default on >of-the-test ~* &* +@all\nuser operator on >of-the-test ~* &* +@all\n"
         )
         self.socket = folder / "s"
-        cli = folder / "redis-cli"
-        cli.write_text(f'#!/bin/sh\nexec {shutil.which("redis-cli")} -s "{self.socket}" "$@"\n')
-        cli.chmod(0o755)
+        self.client = folder / f"{server}-cli"
+        program = shutil.which(self.client.name)
+        self.client.write_text(f'#!/bin/sh\nexec {program} -s "{self.socket}" "$@"\n')
+        self.client.chmod(0o755)
         self.environment = {**os.environ, "DATA": str(self.data), "PASSWORD_FILE": str(folder / "password")}
+        self.environment["SERVER"] = server
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Redis:
-        server: list[str | Path] = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.data]
+        server: list[str | Path] = [f"{self.server}-server", "--port", "0", "--unixsocket", self.socket]
+        server += ["--dir", self.data]
         server += ["--appendonly", "yes", "--save", "", "--aclfile", self.folder / "users.acl"]
         self.process = subprocess.Popen(server, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
@@ -103,7 +111,8 @@ class Redis:
         return self
 
     def ask(self, *words: str) -> str:
-        command: list[str | Path] = ["redis-cli", "-s", self.socket, "--no-auth-warning", "-a", "of-the-test", *words]
+        command: list[str | Path] = [self.client.name, "-s", self.socket, "--no-auth-warning", "-a", "of-the-test"]
+        command += words
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
     def store(self, **variant: Any) -> Store:
@@ -130,12 +139,14 @@ class Redis:
 
 @pytest.fixture
 def redis_in(tmp_path: Path) -> Iterator[Callable[[str], Redis]]:
-    if not all(shutil.which(name) for name in ("redis-server", "redis-cli", "redis-check-rdb")):
-        missing("redis-server, redis-cli and redis-check-rdb are not all on PATH")
+    """Return a function that makes servers of Valkey, which images contain, or of Redis if Valkey is missing here."""
+    found = [name for name in ("valkey", "redis") if all(shutil.which(f"{name}-{end}") for end in PROGRAMS)]
+    if not found:
+        missing("neither valkey-server nor redis-server is on PATH with its client and its checker")
     made: list[Redis] = []
 
     def make(name: str) -> Redis:
-        made.append(Redis(tmp_path / name))
+        made.append(Redis(tmp_path / name, found[0]))
         return made[-1]
 
     yield make
@@ -209,14 +220,36 @@ def test_a_dump_that_is_not_whole_leaves_the_data(redis_in: Callable[[str], Redi
 def test_a_dump_of_a_newer_redis_is_refused_with_both_versions(redis_in: Callable[[str], Redis]) -> None:
     redis = redis_in("one").start()
     redis.ask("SET", "key", "value")
-    version = redis.ask("INFO", "server").partition("redis_version:")[2].split()[0]
+    name = redis.server
+    version = redis.ask("INFO", "server").partition(f"{name}_version:")[2].split()[0]
     redis.stop()
     done = redis.load(FUTURE)
     assert done.returncode == 1
     said = done.stderr.decode()
-    assert f"redis 99.1.0 wrote this dump, but this server, Redis server v={version}, cannot read it." in said
+    this = f"{name.capitalize()} server v={version}"
+    assert f"redis 99.1.0 wrote this dump, but this server, {this}, cannot read it." in said
     assert "Use an image of redis 99.1.0 or later" in said
     assert redis.start().ask("GET", "key") == "value"
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_valkey_loads_a_dump_of_a_later_redis_if_no_field_expires(
+    redis_in: Callable[[str], Redis], tmp_path: Path, expires: bool
+) -> None:
+    target = redis_in("target")
+    if target.server == "redis":
+        missing("valkey-server is not on PATH")
+    with running(require_server("8"), tmp_path / "source") as source:
+        source.hset("hash", "field", "value")
+        if expires:
+            source.execute_command("HEXPIRE", "hash", 1000, "FIELDS", 1, "field")
+        source.save()
+    done = target.load((tmp_path / "source/dump.rdb").read_bytes())
+    if expires:
+        assert (done.returncode, list(target.data.iterdir())) == (1, [])
+    else:
+        assert (done.returncode, done.stdout) == (0, b"keys 1\n"), done.stderr
+        assert target.start().ask("HGET", "hash", "field") == "value"
 
 
 def test_a_swap_that_breaks_off_puts_the_data_back(redis_in: Callable[[str], Redis]) -> None:
@@ -233,7 +266,7 @@ def test_a_swap_that_breaks_off_puts_the_data_back(redis_in: Callable[[str], Red
     find.write_text('#!/bin/sh\n/usr/bin/find "$@"\ncase "$1" in .restore) exit 1 ;; esac\n')
     find.chmod(0o755)
     redis.environment["PATH"] = f"{redis.folder}:{os.environ['PATH']}"
-    (redis.folder / "redis-cli").unlink()
+    redis.client.unlink()
     assert redis.load(dump).returncode == 1
     assert [path.name for path in redis.data.iterdir()] == ["appendonlydir"]
     assert redis.start().ask("GET", "later") == "value"

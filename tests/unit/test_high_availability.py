@@ -54,7 +54,7 @@ def test_a_sentinel_is_as_hardened_as_redis_and_on_inner_networks_alone(name: st
     assert {"memory", "pids"} <= sentinel["deploy"]["resources"]["limits"].keys() and "ports" not in sentinel
     assert sentinel["networks"].keys() == {"backend", "redis"}
     assert COMPOSE["networks"]["backend"]["internal"] and HA["networks"]["redis"]["internal"]
-    assert "redis-cli -p 26379" in sentinel["healthcheck"]["test"][-1]
+    assert "valkey-cli -p 26379" in sentinel["healthcheck"]["test"][-1]
 
 
 @pytest.mark.parametrize("name", [*SERVERS, *SENTINELS])
@@ -113,10 +113,10 @@ def test_servers_and_sentinels_ask_no_dns_for_each_other_and_who_uses_them_does_
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> dict[str, str]:
-    """Return an environment in which `redis-server` prints its arguments, with the passwords a and b."""
+    """Return an environment in which `valkey-server` prints its arguments, with the passwords a and b."""
     for name, text in (("redis_replica_password", "a"), ("redis_sentinel_password", "b")):
         (tmp_path / name).write_text(f"{text}\n")
-    server = tmp_path / "redis-server"
+    server = tmp_path / "valkey-server"
     server.write_text('#!/bin/sh\necho "$@"\n')
     server.chmod(0o755)
     return {"PATH": f"{tmp_path}:/usr/bin:/bin", "DATA": str(tmp_path), "SECRETS": str(tmp_path)}

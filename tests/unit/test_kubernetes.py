@@ -196,7 +196,7 @@ def test_health_means_something_and_a_silent_redis_restarts_nobody(everything: l
         assert "livenessProbe" in container, name
         assert "readinessProbe" in container or container["name"] == "nginx-exporter", name
         alive = str([container["livenessProbe"], container.get("startupProbe")])
-        assert "/ready" not in alive and "heartbeat" not in alive and ("redis-cli" not in alive or name == "redis")
+        assert "/ready" not in alive and "heartbeat" not in alive and ("valkey-cli" not in alive or name == "redis")
     ready: dict[str, Any] = {part["name"]: part.get("readinessProbe") for _, part in containers(everything)}
     assert ready["coordinator"]["httpGet"]["path"] == "/ready"
     assert "heartbeat" in str(ready["cpu-worker"]) and "heartbeat" in str(ready["gpu-worker"])
@@ -361,7 +361,7 @@ def test_every_call_of_the_api_needs_a_token() -> None:
 def test_redis_prometheus_and_grafana_are_set_up_as_in_compose(everything: list[Object]) -> None:
     parts = {name: container for name, container in containers(everything) if container["name"] == name}
     written = [re.sub(r"^\$\{[A-Z_]+:-([^}]*)\}$", r"\1", word) for word in COMPOSE["redis"]["command"]]
-    assert parts["redis"]["command"] + parts["redis"]["args"] == ["redis-server", *written]
+    assert parts["redis"]["command"] + parts["redis"]["args"] == ["valkey-server", *written]
     written = [re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", word) for word in COMPOSE["prometheus"]["command"]]
     assert parts["prometheus"]["args"] == written
     assert {one["name"]: one["value"] for one in parts["grafana"]["env"]} == defaults("grafana")

@@ -25,4 +25,4 @@ ours="$ours|auth-pass|down-after-milliseconds|failover-timeout|parallel-syncs)) 
   printf 'sentinel parallel-syncs threads 2\n'
 } >"$conf.new"
 mv "$conf.new" "$conf"
-exec redis-server "$conf" --sentinel "$@"
+exec valkey-server "$conf" --sentinel "$@"

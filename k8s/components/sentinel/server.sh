@@ -25,4 +25,4 @@ fi
   printf '%s\n' "$role"
 } >"$conf.new"
 mv "$conf.new" "$conf"
-exec redis-server "$conf" "$@"
+exec valkey-server "$conf" "$@"
