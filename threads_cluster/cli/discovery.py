@@ -35,7 +35,10 @@ AsJson: TypeAlias = as_json_option("Print JSON, one cluster per line.")  # type:
 class NoDiscovery(Misconfigured):
     """The package for mDNS is not installed."""
 
-    next = "pip install 'threads-cluster[discovery]', or in a checkout: pip install -r requirements/discovery.txt"
+    next = (
+        "pip install 'threads-cluster[discovery]',"
+        " or in a checkout: .venv/bin/pip install --require-hashes -r requirements/discovery.txt"
+    )
 
 
 def add_commands(app: typer.Typer) -> None:
