@@ -64,7 +64,7 @@ Containers. Requires Docker Engine 20.10 or later with Compose 2.20 or later.
               --max M        maximum number of workers (default: AUTOSCALE_MAX, 10)
               --once         run one round and exit, for a timer
 
-Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
+Kubernetes 1.27 or later. Requires kubectl 1.27 or later.
   kubernetes [N [G]]  start N workers in total, G of them on GPUs. Missing options keep their values of the last start.
                   Run the command again to update a running cluster, without failed requests or lost jobs
               --context C    kubectl context of the Kubernetes cluster (default: the current one)
@@ -74,6 +74,8 @@ Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
               --tag T        image tag (default: the version; with --load, the version and a digest of the image)
               --load         build the images, and push them to --registry or load them into this machine's node. Pods
                              with a changed image are replaced
+              --manifests F  also write the manifests to the file F, with their passwords. With --dry-run, this needs
+                             kubectl, but no Kubernetes cluster
 
 All clusters. A command applies to the cluster of this checkout, or to the running one if the checkout has several.
   --local, --docker, --kubernetes  choose the cluster of this kind. --context and --namespace choose one on Kubernetes

@@ -8,7 +8,13 @@ pretend_cluster() { # answer the queries of this run as an empty Kubernetes clus
   PRETENDED=yes
   use_cluster "${context:-CONTEXT}"
   k() { true; }
-  command -v kubectl >/dev/null || kubectl() { true; }
+  command -v kubectl >/dev/null || pretend_kubectl
+}
+
+pretend_kubectl() { # continue without manifests, which only kubectl can build
+  [[ -z ${MANIFESTS:-} ]] || fail 3 "--manifests needs the kubectl command, which builds the manifests." "$GET_KUBECTL"
+  note "The kubectl command is not installed, so the manifests are neither built nor checked."
+  kubectl() { true; }
 }
 
 kubernetes_answers() {

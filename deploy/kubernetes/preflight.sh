@@ -52,6 +52,13 @@ check_apis() { # fail if the cluster does not serve an API that the manifests us
   fail 3 "this Kubernetes cluster does not serve: ${missing% }" "Kubernetes $OLDEST_API or later is required; see: kubectl version"
 }
 
+check_version() { # fail if the cluster would reject or ignore a field of the manifests
+  [[ -n $SERVER_VERSION ]] && ! at_least "$SERVER_VERSION" "$OLDEST_API" || return 0
+  ! grep -q 'unhealthyPodEvictionPolicy:' "$WORK/manifests.yaml" ||
+    fail 3 "this Kubernetes cluster has version $SERVER_VERSION, which does not support unhealthyPodEvictionPolicy." \
+      "Kubernetes $OLDEST_API or later is required; see: kubectl version"
+}
+
 readonly DEFAULT_CLASS='{{range .items}}{{index .metadata.annotations "storageclass.kubernetes.io/is-default-class"}}{{"\n"}}{{end}}'
 
 check_storage() { # fail if Redis would not get a volume

@@ -2,8 +2,9 @@
 # Sourced by deploy-cluster.sh. Implements the commands kubernetes and scale.
 
 LOAD=''
+MANIFESTS='' # file that receives the manifests
 
-cmd_kubernetes() { # kubernetes [N [G]] [--overlay O] [--registry R] [--tag T] [--load]
+cmd_kubernetes() { # kubernetes [N [G]] [--overlay O] [--registry R] [--tag T] [--load] [--manifests FILE]
   local counts=()
   while (($#)); do
     case $1 in
@@ -11,6 +12,12 @@ cmd_kubernetes() { # kubernetes [N [G]] [--overlay O] [--registry R] [--tag T] [
       --registry) REGISTRY=${2:-} && shift ;;
       --tag) TAG=${2:-} && shift ;;
       --load) LOAD=yes ;;
+      --manifests)
+        [[ -n ${2:-} ]] || wrong "--manifests needs the name of a file."
+        MANIFESTS=$(from_caller "$2")
+        [[ -d $(dirname "$MANIFESTS") ]] || fail 2 "folder $(dirname "$2") does not exist."
+        shift
+        ;;
       -*) wrong "kubernetes has no option '$1'." ;;
       *) counts+=("$1") ;;
     esac
@@ -53,6 +60,7 @@ start_cluster() {
   render
   check_rights
   check_apis
+  check_version
   check_storage
   check_gpu_nodes
   ! scales_itself || note "$OVERLAY has an autoscaler of CPU workers; the number $ALL is ignored."
@@ -66,10 +74,12 @@ apply() {
   keep_passwords
   # Delete the pod of an interrupted restore: two Redis servers would write to the volume.
   [[ -z $(k get pod redis-restore --ignore-not-found --output name) ]] || run_k delete pod redis-restore --wait
+  # The manifests contain passwords.
+  [[ -z $MANIFESTS ]] || install -m 0600 "$WORK/manifests.yaml" "$MANIFESTS"
   if [[ -n $DRY ]]; then
     printf '# %s objects of %s, with %s workers, %s on GPUs\n' \
       "$(awk '/^kind:/ { count++ } END { print count ? count : "all" }' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
-    quoted "${KUBECTL[@]}" apply --server-side --force-conflicts --filename MANIFESTS
+    quoted "${KUBECTL[@]}" apply --server-side --force-conflicts --filename "${MANIFESTS:-MANIFESTS}"
   else
     remember
     apply_manifests

@@ -3,12 +3,14 @@
 # Sourced by deploy-cluster.sh. Finds the Kubernetes cluster, and reads the notes of the last start.
 # The only file that this script writes is $TARGET, which records the cluster of this checkout.
 
-#: Oldest kubectl that supports components, and oldest API version with all resources of k8s/.
+#: Oldest kubectl that supports components, and oldest Kubernetes with all fields in k8s/. The newest of these fields,
+#: unhealthyPodEvictionPolicy of PodDisruptionBudgets, is enabled by default since 1.27.
 # shellcheck disable=SC2034
-readonly OLDEST_KUBECTL=1.27 OLDEST_API=1.25
+readonly OLDEST_KUBECTL=1.27 OLDEST_API=1.27
 readonly GET_KUBECTL='Install it: https://kubernetes.io/docs/tasks/tools'
 KUBECTL=(kubectl)
 NAMESPACE=threads-cluster
+SERVER_VERSION='' # of the Kubernetes cluster, if it answers
 
 target_line() { # target_line NAME: print a value from the file $TARGET
   local line
@@ -56,6 +58,8 @@ need_cluster() { # fail unless the Kubernetes API answers and accepts this user
   need_kubectl
   ask_version
   if [[ $said == *answered ]]; then
+    # shellcheck disable=SC2034  # used by preflight.sh
+    if [[ $said =~ \"gitVersion\":\ *\"v([0-9.]+) ]]; then SERVER_VERSION=${BASH_REMATCH[1]}; fi
     read_notes
     return
   fi

@@ -26,12 +26,13 @@ fi
 case $words in
   *' version --client '*) echo "Client Version: v$(file client)" ;;
   *' current-context '*) file context && [[ -f $FAKE/context ]] ;;
-  *' get --raw /version '*) echo '{}' ;;
+  *' get --raw /version '*) printf '{"major": "1", "gitVersion": "v%s"}\n' "$(file server)" ;;
   *' kustomize '*)
     cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
     printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: valkey/valkey:8.1.8-trixie\n        image: threads/web:0.1.0\n'
     [[ ! -f $FAKE/replicas ]] || echo '            secretName: runner-tokens'
     [[ ! -f $FAKE/labels ]] || printf -- '---\ndata:\n  WORKER_LABELS: %s\nkind: ConfigMap\nmetadata:\n  name: settings-x\n' "$(<"$FAKE/labels")"
+    [[ ! -f $FAKE/server ]] || echo '  unhealthyPodEvictionPolicy: AlwaysAllow'
     [[ ! -f $FAKE/left ]] || printf -- '---\nkind: PersistentVolume\n'
     [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
     ;;

@@ -242,8 +242,13 @@ up() { # up N G OPTION...
   echo v1 >"$FAKE/apis"
   cluster kubernetes 1
   exits 3
-  says "does not serve: apps/v1" "Kubernetes 1.25 or later"
+  says "does not serve: apps/v1" "Kubernetes 1.27 or later"
   echo apps/v1 >"$FAKE/apis"
+  echo 1.26.15-gke.100 >"$FAKE/server"
+  cluster kubernetes 1
+  exits 3
+  says "has version 1.26.15, which does not support unhealthyPodEvictionPolicy" "Kubernetes 1.27 or later"
+  echo 1.27.0 >"$FAKE/server"
   echo '<no value>' >"$FAKE/classes"
   cluster kubernetes 1
   exits 3
@@ -312,6 +317,19 @@ up() { # up N G OPTION...
   [[ ! -e .kubernetes && ! -e $FAKE/passwords ]]
 }
 
+@test "--manifests writes the manifests to a private file" {
+  cluster kubernetes 3 0 --dry-run --manifests new.yaml
+  exits 0
+  shows "apply --server-side --force-conflicts --filename $PWD/new.yaml"
+  grep -q '^kind: Deployment' new.yaml
+  [[ $(stat -c %a new.yaml) == 600 ]]
+  for file in '' nowhere/new.yaml; do
+    cluster kubernetes 3 0 --manifests "$file"
+    exits 2
+  done
+  changed_nothing
+}
+
 @test "dry runs need no cluster and no kubectl" {
   mkdir ../few
   ln -s /usr/bin/* /bin/* ../few 2>/dev/null || true
@@ -334,6 +352,10 @@ stop:scale statefulset redis --replicas 0
 cleanup:delete deployments,replicasets,statefulsets --all
 logs coordinator:logs --tail 200
 TEXT
+  says "so the manifests are neither built nor checked"
+  PATH=$path cluster kubernetes 3 0 --dry-run --manifests new.yaml
+  exits 3
+  says "--manifests needs the kubectl command"
   changed_nothing
   [[ ! -e .kubernetes && ! -e $FAKE/passwords && ! -e ../new.tar.gz ]]
 }

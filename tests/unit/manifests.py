@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -13,10 +14,18 @@ from typing import Any, TypeAlias
 
 import pytest
 import yaml
+from kubernetes_validate import utils
 
 ROOT = Path(__file__).resolve().parents[2]
 Object: TypeAlias = dict[str, Any]
 NAME = "app.kubernetes.io/name"
+OLDEST = re.search(r"OLDEST_API=(\S+)", (ROOT / "deploy/kubernetes/target.sh").read_text())[1]  # type: ignore[index]
+#: Oldest Kubernetes on which the manifests work, and newest Kubernetes whose schemas are available.
+VERSIONS = (OLDEST, utils.major_minor(utils.latest_version()))
+#: Kinds of other projects, for which no schema is available.
+FOREIGN = {"ScaledObject"}
+# Without a cache, each validation would read a file of 1 MB.
+utils.schema_contents = cache(utils.schema_contents)
 
 
 def built(folder: Path) -> list[Object]:

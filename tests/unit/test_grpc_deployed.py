@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.unit import test_kubernetes as kubernetes
-from tests.unit.manifests import ROOT, Object, combined, containers, of_kind, pod, workloads
+from tests.unit.manifests import ROOT, VERSIONS, Object, combined, containers, of_kind, pod, workloads
 
 PORT = 50051
 
@@ -88,6 +88,6 @@ def test_it_follows_the_schemas_and_is_built_without_policies_too(deployed: list
     changed = [item for item in deployed if item["kind"] in kinds and str(PORT) in str(item)]
     assert len(changed) == 8
     for item in changed:
-        kubernetes_validate.validate(item, kubernetes.VERSIONS[-1], strict=True)
+        kubernetes_validate.validate(item, VERSIONS[-1], strict=True)
     bare = combined(tmp_path, "base", "grpc")
     assert port_of(of_kind(bare, "Service")["coordinator-service"]) == ["grpc"]

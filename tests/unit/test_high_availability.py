@@ -17,6 +17,7 @@ from tests.unit import test_kubernetes as kubernetes
 from tests.unit.manifests import (
     NAME,
     ROOT,
+    VERSIONS,
     Object,
     combined,
     containers,
@@ -178,7 +179,7 @@ def test_its_objects_follow_the_schemas_and_prod_can_have_it(objects: list[Objec
     added = [item for item in objects if str(item) not in plain]
     assert len(added) > 8
     for item in added:
-        for version in kubernetes.VERSIONS:
+        for version in VERSIONS:
             kubernetes_validate.validate(item, version, strict=True)
     prod = combined(tmp_path, "overlays/prod", "sentinel")
     assert workloads(prod)["redis"]["spec"]["replicas"] == workloads(prod)["sentinel"]["spec"]["replicas"] == 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,11 @@ from jobs import metrics
 from jobs.network import exposure
 from jobs.settings import Settings
 from tests.unit.manifests import (
+    FOREIGN,
     NAME,
+    OLDEST,
     ROOT,
+    VERSIONS,
     Object,
     built,
     combined,
@@ -29,9 +34,6 @@ from tests.unit.manifests import (
     workloads,
 )
 
-VERSIONS = ("1.35", "1.36", "1.37")
-#: Kinds of other projects, for which no schema is available.
-FOREIGN = {"ScaledObject"}
 OPTIONAL = ("gpu", "ingress", "keda", "runner", "storage")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 #: Secrets that deploy-cluster.sh creates, and the files in each.
@@ -97,6 +99,40 @@ def test_the_schemas_refuse_what_is_wrong(base: list[Object]) -> None:
     wrong = {**workloads(base)["coordinator"], "sepc": {}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
+
+
+def test_the_oldest_version_is_stated_wherever_users_look() -> None:
+    assert f"Kubernetes {OLDEST} or later" in (ROOT / "deploy-cluster.sh").read_text()
+    assert f"- Kubernetes {OLDEST} or later" in (ROOT / "docs/kubernetes.md").read_text()
+
+
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+def test_a_dry_run_without_a_cluster_writes_the_overlay_with_counts_and_secrets(overlay: str, tmp_path: Path) -> None:
+    plain = built(ROOT / "k8s/overlays" / overlay)
+    written = render(overlay, tmp_path / "manifests.yaml")
+    (notes,) = [item["data"] for item in written if item["metadata"]["name"] == "deployment"]
+    secrets = of_kind(written, "Secret")
+    assert (notes["workers"], notes["overlay"]) == ("3", f"k8s/overlays/{overlay}")
+    assert {name.rpartition("-")[0]: set(secret["data"]) for name, secret in secrets.items()} == SECRETS
+    if overlay == "dev":  # in prod, an autoscaler sets the number
+        assert workloads(written)["cpu-workers"]["spec"].pop("replicas") == 3
+    for workload in workloads(written).values():
+        for volume in pod(workload).get("volumes", []):
+            if (secret := volume.get("secret")) and secret["secretName"] in secrets:
+                secret["secretName"] = secret["secretName"].rpartition("-")[0]
+    rest = [one for one in written if one["kind"] != "Secret" and one["metadata"]["name"] != "deployment"]
+    assert rest == plain
+
+
+def render(overlay: str, file: Path) -> list[Object]:
+    """Return the manifests that deploy-cluster.sh would apply to an empty cluster."""
+    start = ["./deploy-cluster.sh", "kubernetes", "3", "0", "--context", "none", "--namespace", "threads-cluster"]
+    command = [*start, "--overlay", overlay, "--dry-run", "--manifests", str(file)]
+    environment = {**os.environ, "KUBECONFIG": os.devnull}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and f"--filename {file}" in done.stdout, done.stderr
+    assert file.stat().st_mode & 0o777 == 0o600, "the file contains passwords"
+    return list(yaml.load_all(file.read_text(), yaml.CSafeLoader))
 
 
 def test_names_are_those_of_the_specification(everything: list[Object]) -> None:
