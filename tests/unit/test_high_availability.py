@@ -75,7 +75,8 @@ def test_everybody_goes_through_the_sentinels_and_waits_for_a_replica() -> None:
         ("coordinator", ["coordinator"]),
         ("worker", ["cpu-worker", "cpu-worker-pool", "gpu-worker"]),
     ):
-        assert HA["secrets"][f"redis_{role}_url"] == {"file": f"./secrets/redis_{role}_sentinel_url"}
+        file = f"${{SECRETS_FOLDER:-./secrets}}/redis_{role}_sentinel_url"
+        assert HA["secrets"][f"redis_{role}_url"] == {"file": file}
         for name in services:
             assert SERVICES[name]["environment"] == {"REDIS_REPLICAS_TO_WAIT": "1"}
             first = SERVICES[name]["depends_on"]
