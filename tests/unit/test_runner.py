@@ -287,7 +287,8 @@ def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behin
 
 
 def test_a_program_that_another_runners_guard_has_just_forked_is_not_killed() -> None:
-    forked = "import os, time; print(os.fork(), flush=True); time.sleep(60)"
+    # One call writes each line, because both processes write and Python may not buffer.
+    forked = r"import os, time; os.write(1, b'%d\n' % os.fork()); time.sleep(60)"
     argv = [sys.executable, "-c", forked, "-m", GUARD, "3", str(os.getpid())]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as guard:
         try:
