@@ -32,6 +32,9 @@ system is neither Linux nor macOS.
               --once         run the two sample jobs, print their results, and stop. With --json, or if stdout is not a
                              terminal, print each result as a JSON object
               --no-samples   do not submit the sample jobs at the first start
+              --user         let systemd start the cluster now and whenever this machine boots, as your user
+              --system       the same as the user threads-cluster, with its data in /var/lib/threads-cluster. Needs root.
+                             Add --system to every other command for this cluster (docs/systemd.md)
 
 More machines for the local cluster, without Docker or Kubernetes. They connect to this machine (docs/hosts.md).
   invite    print a command with which one machine can join the cluster once
@@ -93,6 +96,7 @@ All clusters. A command applies to the cluster of this checkout, or to the runni
   logs [SERVICE]  print the last lines of all logs, or of the log of one service or process
               -f             also print new lines as they are written, until Ctrl-C
   stop            stop the cluster, but keep jobs and results (in .cluster, or in volumes)
+              --user, --system  also delete the systemd unit that starts a local cluster at boot
   cleanup         delete the cluster with all jobs and results: its containers, networks and volumes; for a local
                   cluster, the folder .cluster with compiled kernels, and contexts. Keeps backups, ./secrets (backups
                   need these passwords), .venv and web/node_modules
@@ -167,7 +171,7 @@ status_json() { # print one object; exit code 1 if nothing is running or somethi
 
 cmd_stop() {
   local kind
-  (($# == 0)) || wrong "stop accepts no options."
+  (($# == 0)) || wrong "stop accepts only options that choose a cluster."
   for kind in $CHOSEN; do on "$kind" stop; done
 }
 
@@ -230,6 +234,10 @@ main() {
       -h | --help) usage && exit ;;
       --dry-run) DRY=yes ;;
       --local | --docker | --kubernetes) name_cluster "${word#--}" ;;
+      --system | --user)
+        name_cluster local
+        SCOPE=${word#--}
+        ;;
       --context | --namespace)
         ((left > 1)) || wrong "$word needs a name."
         name_cluster kubernetes
@@ -240,6 +248,7 @@ main() {
       *) set -- "$@" "$word" ;;
     esac
   done
+  [[ $SCOPE != system ]] || use_system_cluster "$@"
   dispatch "$@"
 }
 

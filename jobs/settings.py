@@ -431,6 +431,11 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
+def notify_socket() -> str:
+    """Return the address to which a process that systemd has started reports that it is ready, or ""."""
+    return os.environ.get("NOTIFY_SOCKET", "")
+
+
 def child_environment(**more: str) -> dict[str, str]:
     """Return the environment for a child process: the environment of this process with additional variables."""
     return {**os.environ, **more}

@@ -1,7 +1,7 @@
 """Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-COMMAND is run, stop, status, scale, invite, join or leave. Scripts use the commands dump, restore, report and
-configuration, and `cluster up` uses `state` and `join-detached`.
+COMMAND is run, stop, status, scale, invite, join or leave. Scripts use the commands start-unit, stop-unit, dump,
+restore, report and configuration, and `cluster up` uses `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--workers", type=int, default=1)
     for flag in ("--once", "--json", "--no-samples", "--runner", "--no-runner"):
         run.add_argument(flag, action="store_true")
-    verbs.add_parser("stop")
-    for command in ("status", "report", "configuration"):
+    for command in ("start-unit", "stop-unit"):
+        unit = verbs.add_parser(command)
+        unit.add_argument("scope", choices=("system", "user"))
+        unit.add_argument("options", nargs=argparse.REMAINDER)
+    for command in ("stop", "status", "report", "configuration"):
         verbs.add_parser(command)
     verbs.add_parser("scale").add_argument("count", type=int)
     for command in ("dump", "restore"):
@@ -86,6 +89,8 @@ def run_command(given: argparse.Namespace) -> int:
             samples=not given.no_samples,
         )
         return commands.run(wanted)
+    if given.command in ("start-unit", "stop-unit"):
+        return control_unit(given)
     if given.command in ("stop", "status"):
         return commands.stop() if given.command == "stop" else commands.status()
     if given.command in ("state", "join-detached"):
@@ -104,6 +109,13 @@ def _operate(given: argparse.Namespace) -> int:
     if given.command in ("dump", "restore"):
         return {"dump": data_copies.dump, "restore": data_copies.restore}[given.command](given.folder)
     return report.report() if given.command == "report" else report.configuration()
+
+
+def control_unit(given: argparse.Namespace) -> int:
+    from deploy.local import boot, units  # Most clusters do not need these modules
+
+    scope = units.SYSTEM if given.scope == "system" else units.USER
+    return boot.start(scope, given.options) if given.command == "start-unit" else boot.stop(scope)
 
 
 def start_detached(given: argparse.Namespace) -> int:

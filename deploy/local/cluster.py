@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from deploy.local import (
     admin_token,
+    notification,
     port_list,
     processes,
     program_logs,
@@ -172,7 +173,9 @@ class LocalCluster:
 
     def stay(self) -> NoReturn:
         """Wait until a signal raises StopRequested. Raises CommandError if supervisord exits first."""
-        say("\n".join(self.describe_start()))
+        # The journal of systemd has other readers, who must not get the login link.
+        if not notification.notify_ready():
+            say("\n".join(self.describe_start()))
         assert self._supervisor is not None
         while (code := self._supervisor.poll()) is None:
             self._say_exits()

@@ -15,7 +15,7 @@ import psutil
 
 from coordinator.secrets import keys
 from coordinator.server import client_address
-from deploy.local import data_swap, processes, redis_server, samples, shape
+from deploy.local import data_swap, processes, redis_server, samples, shape, units
 from deploy.local.cluster import ADDRESS, LocalCluster
 from deploy.local.outcome import (
     FAILED,
@@ -197,6 +197,8 @@ def stop() -> int:
         raise CommandError(FAILED, f"the cluster did not stop (process {starter.pid}); its logs are in .cluster/logs.")
     os.close(lock)
     say("Stopped.")
+    if note := units.describe_boot():
+        say(note)
     return OK
 
 

@@ -14,16 +14,55 @@ check_local_options() {
     shift
   done
   [[ $json == no || $all == *" --once "* ]] || wrong "--json requires --once."
+  [[ -z $SCOPE || $all != *" --once "* ]] || wrong "--once cannot be combined with --$SCOPE."
+}
+
+SCOPE='' # manager of systemd units that runs the local cluster: system or user
+readonly SYSTEM_USER=threads-cluster
+
+use_system_cluster() { # use_system_cluster COMMAND ARGUMENT...: use the data of the system's cluster, as its user
+  CLUSTER_HOME=/var/lib/$SYSTEM_USER
+  name_state
+  [[ -z $DRY ]] || return 0
+  [[ $EUID == 0 ]] || fail 2 "--system needs root." "Run the command with sudo, or use --user to run the cluster as your user."
+  [[ ${1:-} != local && ${1:-} != stop ]] || return 0
+  [[ -d $CLUSTER_HOME ]] || fail 1 "no cluster was started with --system." "Start one: ./deploy-cluster.sh local --system"
+  # Its user may be unable to read the code or the caller's files, so this process keeps root's access to files.
+  exec setpriv --reuid "$SYSTEM_USER" --regid "$SYSTEM_USER" --init-groups --inh-caps +dac_override \
+    --ambient-caps +dac_override env HOME="$CLUSTER_HOME" ./deploy-cluster.sh --local "$@"
+}
+
+create_system_user() { # create the user that runs the system's cluster, and the folder with its data
+  run systemd-sysusers --inline "u $SYSTEM_USER - \"Threads Cluster\" $CLUSTER_HOME"
+  run install -d -m 0700 -o "$SYSTEM_USER" -g "$SYSTEM_USER" "$CLUSTER_HOME"
+}
+
+check_scope() { # check_scope: fail if systemd cannot run the cluster as the user wants
+  [[ -n $SCOPE && -z $DRY ]] || return 0
+  [[ -d /run/systemd/system ]] ||
+    fail 3 "--$SCOPE needs systemd, but systemd does not manage this machine." \
+      "Use containers, which the Docker engine restarts (./deploy-cluster.sh docker), or start the cluster at boot by other means."
+}
+
+as_owner() { # as_owner COMMAND...: with --system, run a command as the owner of this folder, who can then change its files
+  if [[ $SCOPE == system && ! -O . ]]; then set -- runuser -u "$(stat -c %U .)" -- env -u HOME "$@"; fi
+  run "$@"
 }
 
 cmd_local() {
   check_local_options "$@"
-  run deploy/environment.sh local
+  check_scope
+  [[ $SCOPE != system ]] || create_system_user
+  as_owner deploy/environment.sh local
   # Without an NVIDIA driver nothing is installed, and deploy.local reports what is missing.
-  [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
+  [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || as_owner deploy/environment.sh gpu-worker
   if [[ " $* " != *" --once "* ]]; then
-    run deploy/pages.sh || say "The build of the web pages failed; the cluster starts without them."
-    run deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."
+    as_owner deploy/pages.sh || say "The build of the web pages failed; the cluster starts without them."
+    as_owner deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."
+  fi
+  if [[ -n $SCOPE ]]; then
+    run_last .venv/bin/python -m deploy.local start-unit "$SCOPE" "$@"
+    return
   fi
   # Keep compiled kernels between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$CLUSTER_HOME/.cluster/cache/numba}"
@@ -91,7 +130,9 @@ local_json() { # print one JSON object, or null if no local cluster is running
 local_stop() { # without .venv, no local cluster can be running
   if [[ -x .venv/bin/python ]]; then
     end_said
-    run .venv/bin/python -m deploy.local stop
+    check_scope
+    if [[ -n $SCOPE ]]; then set -- stop-unit "$SCOPE"; else set -- stop; fi
+    run .venv/bin/python -m deploy.local "$@"
   else
     say "No local cluster of this checkout is running."
   fi

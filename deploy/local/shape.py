@@ -83,8 +83,12 @@ def runner_obstacle() -> str:
 
 
 def check_folder(settings: Settings, runner: bool) -> None:
-    """Raise CommandError if the Unix users of programs could not enter their working directory."""
-    if runner and settings.program_uids() and not settings.runner_dir:
+    """Raise CommandError if the runner could not start programs as other Unix users, or in a folder of theirs."""
+    if not (runner and settings.program_uids()):
+        return
+    if os.geteuid():
+        raise CommandError(USAGE, "RUNNER_UIDS needs root, because only root can start programs as other users")
+    if not settings.runner_dir:
         raise CommandError(
             USAGE,
             f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR to a folder that"

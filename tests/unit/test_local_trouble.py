@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from deploy.local import __main__ as local
-from deploy.local import commands, shape
-from deploy.local.joining import units
+from deploy.local import commands, shape, units
 from deploy.local.outcome import CommandError
 from jobs.settings import Settings
 from tests.unit.test_redis_server import write_data
@@ -79,10 +78,10 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", none)
-    monkeypatch.setattr("deploy.local.joining.units.shutil.which", lambda _: "/usr/bin/systemctl")
-    assert units.list_units() == []
+    monkeypatch.setattr("deploy.local.units.shutil.which", lambda _: "/usr/bin/systemctl")
+    assert units.list_worker_units() == []
     with pytest.raises(CommandError, match="set HOME"):
-        units.write("attic")
+        units.write_worker_unit("attic")
 
 
 def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from deploy.local import commands, program_logs, shape, supervision
+from deploy.local import commands, program_logs, shape, supervision, units
 from deploy.local import gpus as local_gpus
-from deploy.local.joining import invitation, membership, units
+from deploy.local.joining import invitation, membership
 from deploy.local.joining.membership import Membership
 from deploy.local.outcome import (
     FAILED,
@@ -78,7 +78,7 @@ def join(asked: JoinOptions) -> int:
         with commands.hold_cluster_lock():
             joined = join_cluster(asked)
             if asked.service:
-                return units.write(joined.name)
+                return units.write_worker_unit(joined.name)
             with Host(joined) as host:
                 host.stay()
     except StopRequested:
@@ -275,7 +275,7 @@ def leave(*, anyway: bool) -> int:
             " ./deploy-cluster.sh leave --anyway here and `cluster token revoke` there",
         )
     membership.delete_membership()
-    for unit in units.list_units():
+    for unit in units.list_worker_units():
         say(
             f"note: {unit} still starts the workers; disable it: systemctl --user disable --now {unit.name} && rm"
             f" {unit}"
