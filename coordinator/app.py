@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import composition, domains, health
 from coordinator.audit.denials import REASONS, Denials
-from coordinator.server import docs, http, paths, patterns, request_ids
+from coordinator.server import description, docs, http, paths, patterns, request_ids
 from coordinator.server.admission import Admission
 from coordinator.server.client_address import ClientAddress
 from coordinator.server.direct_dispatch import DirectDispatch
@@ -57,7 +57,7 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
     """
     replica = composition.compose(settings, metrics)
     state = replica.state
-    app = FastAPI(
+    app = description.DescribedApi(
         title="Threads Cluster",
         version=VERSION,
         lifespan=replica.run,

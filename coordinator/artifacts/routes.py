@@ -64,7 +64,9 @@ def list_artifacts(
     openapi_extra=binary_body("Manifest in the format of docs/artifacts.md"),
     **http.describe_response(answers.Committed),
 )
-async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
+async def commit_artifact(
+    request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = ""
+) -> Response:
     """Create an artifact from a manifest. Upload all files of the artifact first.
 
     If files are missing, the response is a 409. Equal manifests create the same artifact.

@@ -32,7 +32,7 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
         **http.describe_response(artifact_answers.MissingFiles, body=Hashes),
         **more,
     )
-    async def missing_files(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
+    async def find_missing_files(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
         asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
         return json_response(await threads.run(lambda: answers.list_missing(cluster.artifacts, tenant, asked.hashes)))
 
@@ -62,7 +62,7 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
         return json_response(missing)
 
     @routes.post(f"{below}/files/{{sha256}}/complete", **http.describe_response(artifact_answers.StoredPart), **more)
-    async def complete(sha256: Sha, cluster: http.ClusterDep, tenant: str = owner) -> Response:
+    async def complete_file(sha256: Sha, cluster: http.ClusterDep, tenant: str = owner) -> Response:
         """Verify the uploaded parts of a file and store it. Verification takes seconds per GB."""
         await threads.run_long(lambda: cluster.artifacts.transfers.complete(tenant, sha256))
         return json_response({"missing": []})

@@ -41,7 +41,7 @@ def _missing(attachment: str) -> errors.NotFound:
 
 
 @routes.put(_PATH, **http.describe_response(answers.Attachment, body=calls.NewShell))
-async def ask(
+async def open_attachment(
     request: Request,
     job_id: http.JobId,
     attachment: AttachmentId,
@@ -76,7 +76,7 @@ async def ask(
 
 
 @routes.post(f"{_PATH}/input", **http.describe_response(answers.Input, body=calls.ShellInput))
-async def write(
+async def write_attachment(
     request: Request,
     job_id: http.JobId,
     attachment: AttachmentId,
@@ -108,7 +108,7 @@ async def write(
 
 
 @routes.get(f"{_PATH}/output", **http.describe_response(answers.Output))
-async def read(
+async def read_attachment(
     request: Request,
     job_id: http.JobId,
     attachment: AttachmentId,
@@ -152,7 +152,7 @@ async def read(
 
 
 @routes.delete(_PATH, status_code=204, response_class=Response)
-async def leave(
+async def close_attachment(
     job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """Close a shell and end all processes that it started. If the shell has already ended, nothing happens."""

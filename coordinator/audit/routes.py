@@ -15,7 +15,7 @@ routes = http.router(tag="access")
 
 
 @routes.get("/audit", dependencies=[http.require_scope(Scope.ADMIN)], **http.describe_response(answers.AuditPart))
-def audit(
+def get_audit(
     cluster: http.ClusterDep,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")] = 100,

@@ -47,7 +47,7 @@ LastId = Annotated[
 @routes.get(
     "/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses={**_STREAMED, **_ENDED}
 )
-async def job_events(
+async def follow_job(
     job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep, last_event_id: LastId = None
 ) -> Response:
     """Stream the events of one job: its state, or the events after Last-Event-ID, and then new events until it ends.
@@ -68,7 +68,7 @@ def _stream_response(stream: AsyncGenerator[bytes, None], cluster: Cluster, prin
 
 
 @routes.get("/snapshot", tags=["cluster"], **http.describe_response(answers.Snapshot))
-def snapshot(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+def get_snapshot(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Return the state of the fleet, and the stream position from which /api/events continues without a gap."""
     return json_response(
         queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), principal.only_tenant)
@@ -76,7 +76,7 @@ def snapshot(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
-async def fleet_events(
+async def follow_cluster(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",

@@ -58,7 +58,7 @@ class Start(BaseModel):
     dependencies=[http.require_scope(Scope.READ)],
     **http.describe_response(answers.Status, body=Start),
 )
-async def start(request: Request, cluster: http.ClusterDep) -> Response:
+async def start_cluster(request: Request, cluster: http.ClusterDep) -> Response:
     """Return the status if enough workers are live. Otherwise return 409 with the command that starts workers.
 
     This call starts no workers. Start them with `./deploy-cluster.sh` on the cluster's machine.
@@ -90,6 +90,6 @@ def _command(workers: int, gpus: int) -> str:
 
 
 @routes.get("/cluster/status", **http.describe_response(answers.Status))
-def status(cluster: http.ClusterDep) -> Response:
+def get_cluster_status(cluster: http.ClusterDep) -> Response:
     """Return the status of the cluster, as GET /api/status does."""
     return json_response(cluster.queries.fleet.status())

@@ -28,13 +28,13 @@ class Drain(BaseModel):
 
 
 @routes.get("/status", **http.describe_response(answers.Status))
-def status(cluster: http.ClusterDep) -> Response:
+def get_status(cluster: http.ClusterDep) -> Response:
     """Return statistics of workers, queues and jobs."""
     return json_response(cluster.queries.fleet.status())
 
 
 @routes.get("/workers", **http.describe_response(answers.WorkerList))
-def workers(cluster: http.ClusterDep) -> Response:
+def list_workers(cluster: http.ClusterDep) -> Response:
     """List live workers and workers lost within the last hour."""
     return json_response({"workers": cluster.queries.fleet.workers()})
 
@@ -44,7 +44,7 @@ def workers(cluster: http.ClusterDep) -> Response:
     dependencies=[http.require_scope(Scope.OPERATE)],
     **http.describe_response(answers.Drained, body=Drain),
 )
-async def drain(
+async def drain_worker(
     request: Request, worker_id: WorkerId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """Drain a worker: it finishes its leases and takes no new work. {"on": false} ends draining."""

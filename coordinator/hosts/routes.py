@@ -41,7 +41,7 @@ class NewHost(BaseModel):
 
 
 @open_routes.get("/api/authority", tags=["cluster"], response_class=Response, responses={200: {"content": {_PEM: {}}}})
-def authority(cluster: http.ClusterDep) -> Response:
+def get_authority(cluster: http.ClusterDep) -> Response:
     """Return the certificate of the authority that signed this coordinator's certificate, as PEM.
 
     If the coordinator has no authority of its own, the response is a 404.
@@ -54,13 +54,13 @@ def authority(cluster: http.ClusterDep) -> Response:
 
 
 @routes.get("/hosts", **http.describe_response(answers.HostList))
-def hosts(cluster: http.ClusterDep) -> Response:
+def list_hosts(cluster: http.ClusterDep) -> Response:
     """List the hosts with their resource usage, including hosts lost within the last hour."""
     return json_response({"hosts": queries.host_list(cluster.queries.fleet.workers())})
 
 
 @routes.get("/hosts/{host}", **http.describe_response(answers.HostDetail))
-def host(host: HostName, cluster: http.ClusterDep) -> Response:
+def get_host(host: HostName, cluster: http.ClusterDep) -> Response:
     """Return one host with its workers."""
     return json_response(queries.host(cluster.queries.fleet.workers(), host))
 
@@ -68,7 +68,7 @@ def host(host: HostName, cluster: http.ClusterDep) -> Response:
 @routes.post(
     "/join", dependencies=[http.require_scope(Scope.JOIN)], **http.describe_response(answers.Joined, 201, body=NewHost)
 )
-async def join(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+async def join_host(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Exchange an invitation for a token for each worker of a new host. An invitation is a token with only the scope
     join.
 

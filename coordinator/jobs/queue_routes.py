@@ -21,13 +21,13 @@ def _task(row: answers.Job) -> answers.Task:
 
 
 @routes.get("/v1/queue", **http.describe_response(answers.QueueCounts))
-def queue(cluster: http.ClusterDep) -> Response:
+def get_queue(cluster: http.ClusterDep) -> Response:
     """Count the stored jobs by state."""
     return json_response({"tasks": cluster.queries.jobs.counts()})
 
 
 @routes.get("/v1/queue/tasks/{job_id}", **http.describe_response(answers.Task))
-def task(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
+def get_task(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """Return a job, like GET /api/jobs/{job_id}."""
     return json_response(_task(cluster.queries.jobs.job(job_id)))
 
@@ -40,7 +40,7 @@ def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, principal: http.Pr
 
 
 @routes.get("/v1/queue/history", **http.describe_response(answers.Tasks))
-def history(
+def list_ended_tasks(
     cluster: http.ClusterDep, principal: http.PrincipalDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> Response:
     """List ended jobs, the latest end first.

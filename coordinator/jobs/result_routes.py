@@ -82,7 +82,7 @@ class Ids(BaseModel):
 @routes.post(
     "/results", dependencies=[http.require_scope(Scope.READ)], **http.describe_response(answers.ManyResults, body=Ids)
 )
-async def results(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+async def get_results(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Return states and results of many jobs, after all have ended or `wait_seconds` have passed.
 
     A response contains up to 16 MiB of results. A larger result is replaced by its URL and length in bytes: `result_at`
@@ -121,7 +121,7 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
 
 
 @routes.get("/jobs/{job_id}/{question}.json", dependencies=[http.require_scope(Scope.SUBMIT)], **_QUESTION)
-async def ask(
+async def get_answer(
     request: Request,
     job_id: http.JobId,
     question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],

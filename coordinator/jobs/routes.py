@@ -17,7 +17,7 @@ routes = http.router()
 
 
 @routes.get("/job-types", tags=["cluster"], **http.describe_response(answers.Kinds))
-def job_types(cluster: http.ClusterDep) -> Response:
+def list_job_types(cluster: http.ClusterDep) -> Response:
     """List all kinds with summary, JSON Schema of the parameters, and an example."""
     return json_response({"kinds": cluster.kinds()})
 

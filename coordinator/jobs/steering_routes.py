@@ -29,7 +29,7 @@ register_url_convertor("verb", Verb())
 
 
 @routes.post("/jobs/{job_id}/{verb:verb}", dependencies=_STEERS, **http.describe_response(answers.Job))
-def steer(
+def control_job(
     job_id: http.JobId,
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
     cluster: http.ClusterDep,
@@ -48,7 +48,7 @@ def steer(
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, dependencies=_STEERS)
-def delete(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+def delete_job(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Delete a finished job and its result."""
     cluster.steer(job_id, "delete", principal)
     return Response(status_code=204)

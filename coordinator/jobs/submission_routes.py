@@ -38,7 +38,7 @@ class Batch(BaseModel):
 
 
 @routes.post("/submit", **http.describe_response(answers.Submitted, 202, body=submissions.Submission))
-async def submit(
+async def submit_job(
     request: Request,
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -48,7 +48,7 @@ async def submit(
 ) -> Response:
     """Submit one job. With `wait_seconds`, the response includes the result if the job is done within that time."""
     body = await bodies.read_json(request)
-    if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
+    if isinstance(body, dict) and idempotency_key and body.get("idempotency_key") is None:
         body["idempotency_key"] = idempotency_key
     short = bodies.declared_size(request, bodies.MAX_BODY) <= _SHORT
     answer = await cluster.submit_one(body, principal, place, short=short)
@@ -62,7 +62,7 @@ async def submit(
 
 
 @routes.post("/estimate", **http.describe_response(answers.Estimate, body=submissions.Submission))
-async def estimate(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+async def estimate_job(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Return when a job would start, or why no runner could ever take it. The body is that of a submission.
 
     No job is submitted, and limits of the tenant are not checked.
@@ -106,8 +106,8 @@ async def submit_batch(
 def _give_keys(bodies: Sequence[Any], key: str) -> None:
     """Derive each job's idempotency key from the batch's key, so that repeating the batch returns the same jobs."""
     for place, body in enumerate(bodies):
-        if isinstance(body, dict):
-            body.setdefault("idempotency_key", f"{key}/{place}")
+        if isinstance(body, dict) and body.get("idempotency_key") is None:
+            body["idempotency_key"] = f"{key}/{place}"
 
 
 def _answer_or_problem(answer: answers.Submitted | errors.ClusterError) -> Mapping[str, Any]:

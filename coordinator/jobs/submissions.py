@@ -17,7 +17,7 @@ from coordinator.access import guests
 from coordinator.access.principal import GUEST_TENANT, Principal
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, artifact_deleted
-from coordinator.server import patterns
+from coordinator.server import nulls, patterns
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
@@ -153,6 +153,8 @@ def problem(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
 def validate(model: type[AnyModel], body: Any, prefix: str = "") -> AnyModel:
     """Validate a body with this model. Raises InvalidRequest with the first error; `prefix` is the path of the body.
 
+    Null in an optional field counts as absent.
+
     pydantic holds the GIL while it describes errors. If there are many, only the start of the body is validated again.
     """
     if not isinstance(body, dict):
@@ -162,6 +164,8 @@ def validate(model: type[AnyModel], body: Any, prefix: str = "") -> AnyModel:
     try:
         return model.model_validate(few)
     except ValidationError as error:
+        if (omitted := nulls.omit(model, few)) != few:
+            return validate(model, omitted, prefix)
         if (count := error.error_count()) <= _MAX_ERRORS:
             raise problem(error, model, prefix) from None
     try:

@@ -63,7 +63,7 @@ async def get_log(
 
 
 @routes.get("/jobs/{job_id}/logs/{unit}/follow", response_class=StreamingResponse, responses=_STREAMED)
-async def follow(
+async def follow_log(
     request: Request,
     job_id: http.JobId,
     unit: Unit,

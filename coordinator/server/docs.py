@@ -33,6 +33,8 @@ SwaggerUIBundle({
   validatorUrl: null,
 });
 """
+#: A relative URL, because clients reach a cluster under different addresses.
+_SERVERS = [{"url": "/", "description": "This cluster"}]
 _ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 
 routes = APIRouter(include_in_schema=False)
@@ -49,12 +51,12 @@ def _folder() -> Path:
 @routes.head("/api/openapi.json")
 @routes.get("/api/openapi.json")
 def description(request: Request) -> Response:
-    """Return the OpenAPI description.
+    """Return the OpenAPI description with this cluster as its server.
 
     FastAPI builds it once, which takes a fifth of a second. Therefore this route runs in a thread and holds a lock.
     """
     with _description_lock:
-        return json_response(request.app.openapi())
+        return json_response({**request.app.openapi(), "servers": _SERVERS})
 
 
 @routes.get("/api/docs")

@@ -14,14 +14,14 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access import cookies
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.server import patterns, program_versions
+from coordinator.server import description, patterns, program_versions
 from coordinator.services.gateway.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import TraceContext
@@ -185,7 +185,7 @@ class ScopedRoute(APIRoute):
 
 def describe_problem(model: Any) -> dict[str, Any]:
     """Return the OpenAPI description of an error response."""
-    return {"application/problem+json": {"schema": TypeAdapter(model).json_schema(mode="serialization")}}
+    return {"application/problem+json": {"schema": description.refer(model, "serialization")}}
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -194,9 +194,14 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
+def _operation_id(route: APIRoute) -> str:
+    """Return the name of an operation, which is also its name in generated clients."""
+    return f"worker_{route.name}" if "worker" in route.tags else route.name
+
+
 def open_router() -> APIRouter:
     """Return a router for routes without authentication."""
-    return APIRouter(responses=_PROBLEMS)
+    return APIRouter(responses=_PROBLEMS, generate_unique_id_function=_operation_id)
 
 
 def router(prefix: str = "/api", *, tag: str = "", scope: Scope | None = None) -> APIRouter:
@@ -211,6 +216,7 @@ def router(prefix: str = "/api", *, tag: str = "", scope: Scope | None = None) -
         dependencies=dependencies,
         responses=_PROBLEMS,
         route_class=ScopedRoute,
+        generate_unique_id_function=_operation_id,
     )
 
 
@@ -261,20 +267,8 @@ def json_response(body: Any, status: int = 200) -> Response:
 
 def describe_body(model: type[BaseModel]) -> dict[str, Any]:
     """Return the OpenAPI description of a body that a route parses itself."""
-    schema = model.model_json_schema()
-    inlined = _inline(schema, schema.pop("$defs", {}))
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": inlined}}}}
-
-
-def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Replace references in a schema with their definitions. References would not resolve within OpenAPI."""
-    if isinstance(schema, list):
-        return [_inline(item, definitions) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inline(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return {name: _inline(value, definitions) for name, value in schema.items()}
+    schema = description.refer(model, "validation")
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def parse(model: type[Any], body: Any) -> Any:

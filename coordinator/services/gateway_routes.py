@@ -36,14 +36,14 @@ def _gateway(request: Request) -> Gateway:
 
 
 @routes.get("/models", **http.describe_response(answers.ModelList))
-async def list_models(request: Request, principal: http.PrincipalDep, _cluster: http.ClusterDep) -> Response:
+async def list_served_models(request: Request, principal: http.PrincipalDep, _cluster: http.ClusterDep) -> Response:
     """List the models that the tenant serves."""
     found = await _gateway(request).routes.of_tenant(principal.tenant)
     return json_response({"object": "list", "data": [_row(route) for route in found]})
 
 
 @routes.get("/models/{model}", **http.describe_response(answers.ServedModel))
-async def get_model(
+async def get_served_model(
     request: Request,
     model: Annotated[str, Path(max_length=64)],
     principal: http.PrincipalDep,
@@ -88,7 +88,7 @@ async def _question(request: Request, tenant: str, path: str) -> Question:
 #: Calls that replicas answer: path, route name, response model, description.
 _CALLS = (
     (calls.CHAT, "chat", schemas.Inferred, "Continue a conversation; with `stream`, token by token."),
-    (calls.COMPLETIONS, "complete", schemas.Inferred, "Continue a text; with `stream`, token by token."),
+    (calls.COMPLETIONS, "complete_text", schemas.Inferred, "Continue a text; with `stream`, token by token."),
     (calls.EMBEDDINGS, "embed", schemas.Inferred, "Return the vectors of texts."),
     (calls.RERANK, "rank", schemas.Ranked, "Rank documents by how well they fit a query."),
     (

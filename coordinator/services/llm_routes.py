@@ -77,7 +77,7 @@ class NewDeployment(BaseModel):
     replicas: int = Field(1, ge=0, le=MAX_REPLICAS, description="Number of replicas.")
 
 
-class Inference(BaseModel):
+class Prompt(BaseModel):
     """The body of POST /api/llm/models/{deployment}/inference."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -101,7 +101,7 @@ async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: h
     dependencies=_RUN,
     **http.describe_response(answers.Deployed, 202, body=NewDeployment),
 )
-async def deploy(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+async def deploy_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Serve a model, like POST /api/services."""
     asked = http.parse(NewDeployment, await bodies.read_json(request))
     return json_response(await run_in_threadpool(_deployed, cluster, asked, principal), 202)
@@ -196,9 +196,9 @@ def _memory(asked: NewDeployment) -> int | None:
     "/llm/models/{deployment}/inference",
     tags=["inference"],
     dependencies=_INFER,
-    **http.describe_response(answers.InferredText, body=Inference),
+    **http.describe_response(answers.InferredText, body=Prompt),
 )
-async def infer(
+async def infer_text(
     request: Request, deployment: Deployment, principal: http.PrincipalDep, _cluster: http.ClusterDep
 ) -> Response:
     """Let a model continue a text, like POST /v1/completions."""
@@ -211,7 +211,7 @@ async def infer(
 
 
 async def _question(request: Request, principal: Principal, deployment: str) -> Question:
-    asked: Inference = http.parse(Inference, await bodies.read_json(request, limit=MAX_BODY))
+    asked: Prompt = http.parse(Prompt, await bodies.read_json(request, limit=MAX_BODY))
     body: dict[str, Any] = {
         "model": deployment,
         "prompt": asked.prompt,
@@ -243,7 +243,7 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
     dependencies=_RUN,
     **http.describe_response(answers.Service, body=Scale),
 )
-async def scale(
+async def scale_deployment(
     request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Change the number of replicas."""
@@ -253,7 +253,7 @@ async def scale(
 @routes_of_llm.post(
     "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.describe_response(answers.Service)
 )
-def restart(
+def restart_deployment(
     deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Replace all replicas, one after the other."""
@@ -263,7 +263,7 @@ def restart(
 @routes_of_llm.post(
     "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.describe_response(answers.Service)
 )
-def stop(
+def stop_deployment(
     deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Stop all replicas until the deployment is scaled or restarted."""

@@ -63,7 +63,7 @@ async def serve_model(request: Request, cluster: http.ClusterDep, principal: htt
 
 
 @routes.get("/v1/services/{name}/status", **http.describe_response(answers.PlacedStatus))
-def service_status(name: Service, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+def get_service_status(name: Service, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show the state and the URL of a service."""
     row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
     return json_response({"service_id": name, "status": row["state"], "replicas": row["ready"], "url": openai.PREFIX})

@@ -73,7 +73,7 @@ def _row(cluster: Cluster, tenant: str, name: str) -> answers.Service:
 
 
 @routes.get("/services/{name}", **http.describe_response(answers.Service))
-async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+async def get_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Return a service with its replicas and its specification."""
     unreached = await _unreached(request, tenant)
     return json_response(

@@ -20,7 +20,7 @@ _GIBIBYTE = 1 << 30
 
 
 @routes.get("/llm/gpu/status", **http.describe_response(telemetry_answers.GpuStatus))
-def gpu_status(cluster: http.ClusterDep) -> Response:
+def get_gpu_status(cluster: http.ClusterDep) -> Response:
     """Return the measurements of all live GPUs now and in each second of the last minute.
 
     The units are GiB, percent, degrees Celsius and watts.

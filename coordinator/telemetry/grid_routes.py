@@ -13,7 +13,7 @@ routes = http.router(tag="cluster")
 
 
 @routes.get("/metrics", **http.describe_response(answers.Metrics))
-def grid_metrics(cluster: http.ClusterDep) -> Response:
+def get_grid_metrics(cluster: http.ClusterDep) -> Response:
     """Return job counts, job durations and host scores under the names of grid-cli. `cluster metrics` prints them.
 
     Prometheus can scrape these and all other metrics at METRICS_PORT.

@@ -16,7 +16,7 @@ routes = http.router(tag="tenants")
 
 
 @routes.get("/usage", **http.describe_response(answers.TenantUsages))
-def usage(
+def get_usage(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
     tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant.")] = None,

@@ -62,7 +62,7 @@ def list_deliveries(
 
 
 @routes.get("/webhooks/key", dependencies=_SUBMIT, **http.describe_response(answers.SigningKey))
-def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
+def get_signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Return the key that signs a tenant's webhooks. The audit log records this request."""
     key = signing.export_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
     cluster.store.webhooks.log_disclosure(tenant, principal.actor)

@@ -25,7 +25,7 @@ routes = http.router(tag="worker", scope=Scope.WORKER)
 _MOST_BODY = 2 * MAX_BYTES
 
 
-class Output(LeasedCall):
+class NewOutput(LeasedCall):
     """New output of a unit that a client follows."""
 
     unit: Units
@@ -57,13 +57,13 @@ def _secret_names(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
 
 
-@routes.post("/worker/jobs/{job}/output", **http.describe_response(schemas.Followed, body=Output))
+@routes.post("/worker/jobs/{job}/output", **http.describe_response(schemas.Followed, body=NewOutput))
 async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Forward output to the followers of a unit: up to 64 KiB per call, and 64 KiB/s per job.
 
     Output beyond these limits is dropped. Followers detect gaps by the offsets.
     """
-    asked: Output = http.parse(Output, await bodies.read_json(request, limit=_MOST_BODY))
+    asked: NewOutput = http.parse(NewOutput, await bodies.read_json(request, limit=_MOST_BODY))
     chunks = _decode_chunks(asked.chunks)
 
     def work() -> dict[str, bool]:

@@ -42,7 +42,7 @@ _BODY: dict[str, Any] = {
 }
 _INVALID: dict[str, Any] = {
     "description": "The workflow text is invalid.",
-    "content": http.describe_problem(answers.Refused),
+    "content": http.describe_problem(answers.WorkflowProblem),
 }
 
 

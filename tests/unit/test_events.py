@@ -367,8 +367,8 @@ def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_a
         monkeypatch.setattr(history, "fleet_events", gone)
         monkeypatch.setattr(history, "job_events", gone)
         job = stage.bench.submit(10)
-        fleet: Any = await event_routes.fleet_events(stage.cluster, ANYONE, "jobs", "1-0")
-        own: Any = await event_routes.job_events(job, stage.cluster, ANYONE, "1-0")
+        fleet: Any = await event_routes.follow_cluster(stage.cluster, ANYONE, "jobs", "1-0")
+        own: Any = await event_routes.follow_job(job, stage.cluster, ANYONE, "1-0")
         return [[chunk async for chunk in stream.body_iterator] for stream in (fleet, own)]
 
     assert play(stage, scene) == [[b"retry: 2000\n\n"]] * 2
@@ -407,8 +407,8 @@ def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
 
     async def scene() -> Any:
         job = stage.bench.submit(10)
-        fleet: Any = await event_routes.fleet_events(stage.cluster, ANYONE, "jobs")
-        own: Any = await event_routes.job_events(job, stage.cluster, ANYONE)
+        fleet: Any = await event_routes.follow_cluster(stage.cluster, ANYONE, "jobs")
+        own: Any = await event_routes.follow_job(job, stage.cluster, ANYONE)
         silent.set()
         ended = await asyncio.gather(*(_whole_body(stream) for stream in (fleet, own)))
         silent.clear()

@@ -53,6 +53,14 @@ def test_a_batch_sent_again_with_its_key_is_the_same_jobs(api: Api) -> None:
     assert told(api.post("/api/submit-batch", json={"jobs": jobs}))[0] not in first
 
 
+def test_null_is_no_key_and_no_difference(api: Api) -> None:
+    """Generated clients send null for fields that are not set."""
+    nulls = {**TINY, "idempotency_key": None, "priority": None, "after": None}
+    assert told(send(api, "batch", [TINY])) == told(send(api, "batch", [nulls]))
+    jobs = [api.post("/api/submit", json=job, headers={"Idempotency-Key": "one"}).json() for job in (TINY, nulls)]
+    assert jobs[0]["job_id"] == jobs[1]["job_id"]
+
+
 def test_another_batch_under_the_same_key_is_a_conflict(api: Api) -> None:
     send(api, "batch", [TINY])
     assert told(send(api, "batch", [{**TINY, "priority": "high"}])) == [409]

@@ -114,7 +114,7 @@ class Validation(Answer):
     more: Annotated[Count, describe("Number of further problems or notes.")]
 
 
-class Refused(Problem):
+class WorkflowProblem(Problem):
     """Error response for an invalid workflow file or invalid inputs, with all problems."""
 
     problems: NotRequired[
