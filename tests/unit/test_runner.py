@@ -171,7 +171,7 @@ for number in range(3):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            print(os.getpid(), flush=True)
+            os.write(1, b"%d\\n" % os.getpid())
             os.write(said, b"x")
             time.sleep(600)
         os._exit(0)
