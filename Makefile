@@ -28,7 +28,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that new scripts are checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk soak web web-test openapi proto \
+.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk soak web web-test openapi licenses release proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -126,6 +126,13 @@ gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## test the GPU kern
 
 gpu-bench: ## run the GPU benchmark (goal P4); GPU_PYTHON is a Python with CuPy
 	$(GPU_PYTHON) -m benchmarks --only P4
+
+licenses: setup ## write docs/licenses.md from the installed packages
+	$(BIN)/python -m deploy.release.licenses > docs/licenses.md.new
+	mv docs/licenses.md.new docs/licenses.md
+
+release: setup web ## build the files of a release in dist/ from a clean commit
+	$(BIN)/python -m deploy.release.publication dist/threads-cluster-$$(<jobs/VERSION)
 
 proto: setup ## generate the gRPC messages from coordinator/rpc/cluster.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. coordinator/rpc/cluster.proto

@@ -18,6 +18,8 @@ export default defineConfig({
     // Names of files under /assets/ contain a checksum, so browsers can cache them for a year.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // Texts of the licenses of all bundled packages. docs/licenses.md links to the file.
+    license: { fileName: "licenses.txt" },
     rolldownOptions: {
       input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html", kinds: "kinds.html" },
       // One script for code shared by pages: on phones, a request costs more than a kilobyte.

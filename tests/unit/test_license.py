@@ -24,12 +24,14 @@ def test_the_license_is_the_published_text() -> None:
 
 def test_packages_name_the_license() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
-    assert (project["license"], project["license-files"]) == (LICENSE, ["LICENSE"])
+    assert (project["license"], project["license-files"]) == (LICENSE, ["LICENSE", "NOTICE"])
     assert json.loads((TOP / "web/package.json").read_text())["license"] == LICENSE
     assert json.loads((TOP / "web/package-lock.json").read_text())["packages"][""]["license"] == LICENSE
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
 def test_images_name_the_license(dockerfile: Path) -> None:
-    labels = re.findall(r'org\.opencontainers\.image\.licenses="([^"]*)"', dockerfile.read_text())
-    assert labels == [LICENSE]
+    text = dockerfile.read_text()
+    assert re.findall(r'org\.opencontainers\.image\.licenses="([^"]*)"', text) == [LICENSE]
+    last_stage = text.rpartition("\nFROM ")[2]
+    assert "\nCOPY LICENSE NOTICE /usr/share/doc/threads-cluster/\n" in last_stage
