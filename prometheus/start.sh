@@ -1,5 +1,5 @@
 #!/bin/sh
-# Start Prometheus in Compose with the alert thresholds of the settings ALERT_*. Arguments are passed to Prometheus.
+# Start Prometheus in a container with the settings ALERT_* and PUBLIC_URL. Arguments are passed to Prometheus.
 set -eu
 from=${PROMETHEUS_FROM:-/etc/prometheus} to=${PROMETHEUS_TO:-/tmp/prometheus}
 
@@ -33,4 +33,6 @@ while IFS= read -r line; do
   printf '%s\n' "$line"
 done <"$from/rules/thresholds.yml" >"$to/rules/thresholds.yml"
 
-exec prometheus "$@"
+# HTTP_PORT is not set on Kubernetes, where 8080 is the documented port of `kubectl port-forward`.
+export PUBLIC_URL="${PUBLIC_URL:-http://127.0.0.1:${HTTP_PORT:-8080}}"
+exec prometheus --enable-feature=expand-external-labels "$@"

@@ -45,11 +45,16 @@ EXPORTERS = {
 
 
 def promtool(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Return the path of promtool. Without promtool the test is skipped, or fails in CI."""
-    if shutil.which("promtool") is None:
-        reason = "promtool is not installed: it comes with Prometheus (Debian: apt-get install prometheus)"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    """Run promtool. Without promtool the test is skipped, or fails in CI."""
+    need_prometheus()
     return subprocess.run(["promtool", *map(str, arguments)], input=text, capture_output=True, text=True)
+
+
+def need_prometheus() -> None:
+    """Skip the test if Prometheus is not installed, or fail it in CI."""
+    if shutil.which("promtool") is None:
+        reason = "Prometheus with promtool is not installed (Debian: apt-get install prometheus)"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 
 
 def rules() -> Iterator[dict[str, Any]]:
@@ -62,11 +67,17 @@ def rules() -> Iterator[dict[str, Any]]:
 @cache
 def known() -> set[str]:
     """Return every name that an expression can use."""
-    names = {rule["record"] for rule in rules() if "record" in rule}
+    names = {rule["record"] for rule in rules() if "record" in rule} | metric_names_of_the_cluster()
+    return names.union(*(shown.split() for shown in EXPORTERS.values()))
+
+
+def metric_names_of_the_cluster() -> set[str]:
+    """Return the names of the series that processes of the cluster export."""
+    names = set()
     for metric in metrics.ALL:
         parts = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         names |= {metric.name + part for part in parts}
-    return names.union(*(shown.split() for shown in EXPORTERS.values()))
+    return names
 
 
 def added_over_replicas(expr: str) -> set[str]:

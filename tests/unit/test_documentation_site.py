@@ -15,6 +15,7 @@ import pytest
 
 from deploy.docs import http_reference, inline_scripts, links, setting_reference
 from jobs import metrics
+from tests.unit import monitoring
 from threads_cluster.cli.main import commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +90,10 @@ def test_the_site_is_complete_and_loads_nothing_from_other_hosts(tmp_path: Path)
     for each in vars(metrics).values():
         assert not isinstance(each, metrics.Metric) or f"<code>{each.name}</code>" in reference["metrics"], each.name
     assert set(re.findall(r'<h[23] id="[^"]*">(cluster [a-z -]+)<', reference["cluster"])) == documented_commands()
+    runbooks = re.findall(r"/docs/(\S+)#([^\s\"]+)", "".join(path.read_text() for path in monitoring.RULES))
+    assert len(runbooks) > 30
+    for page, anchor in runbooks:
+        assert f'id="{anchor}"' in (site / page).read_text(), anchor
     listed = (site / "reference/http/index.html").read_text()
     for path in ("/api/submit", "/api/jobs/{job_id}", "/health", "/v1/chat/completions"):
         assert path in listed

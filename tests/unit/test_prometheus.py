@@ -22,7 +22,16 @@ from coordinator.telemetry.exporter import Exporter
 from jobs.settings import Settings
 from prometheus import thresholds
 from tests.dashboard_queries import metric_names
-from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, known, promtool, rules
+from tests.unit.monitoring import (
+    EXPORTERS,
+    ROOT,
+    RULES,
+    added_over_replicas,
+    known,
+    metric_names_of_the_cluster,
+    promtool,
+    rules,
+)
 
 FOLDER = ROOT / "prometheus"
 TESTS = sorted((FOLDER / "tests").glob("*.yml"))
@@ -133,10 +142,20 @@ def test_thresholds_stand_in_their_settings_alone() -> None:
     assert bare == [], "make its threshold a setting"
 
 
+def test_the_alerts_of_every_cluster_read_only_what_a_coordinator_exports() -> None:
+    """A local cluster has no exporters, so an alert about them would be silent, or would fire if a metric is absent."""
+    own = {"up", "process_start_time_seconds", *RECORDS, *metric_names_of_the_cluster()}
+    groups = yaml.safe_load((FOLDER / "rules/alerts.yml").read_text())["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        assert metric_names(rule["expr"]) <= own, rule["alert"]
+        assert "absent(" not in rule["expr"], rule["alert"]
+        assert "docker" not in str(rule["annotations"]), rule["alert"]
+
+
 def start(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run start.sh with a fake Prometheus that prints its arguments."""
+    """Run start.sh with a fake Prometheus that prints its arguments and the URL of the cluster."""
     program = folder / "prometheus"
-    program.write_text("#!/bin/sh\necho started with $*\n")
+    program.write_text("#!/bin/sh\necho started with $* for $PUBLIC_URL\n")
     program.chmod(0o755)
     places = {"PROMETHEUS_FROM": str(FOLDER), "PROMETHEUS_TO": str(folder / "to")}
     environment = {"PATH": f"{folder}:/usr/bin:/bin", **places, **settings}
@@ -145,7 +164,10 @@ def start(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
 
 def test_in_compose_the_thresholds_are_those_that_are_set(tmp_path: Path) -> None:
     written = tmp_path / "to" / "rules" / "thresholds.yml"
-    assert start(tmp_path).stdout == "started with --x\n"
+    arguments = "--enable-feature=expand-external-labels --x"
+    assert start(tmp_path).stdout == f"started with {arguments} for http://127.0.0.1:8080\n"
+    assert start(tmp_path, HTTP_PORT="80").stdout == f"started with {arguments} for http://127.0.0.1:80\n"
+    assert start(tmp_path, PUBLIC_URL="https://a.example").stdout == f"started with {arguments} for https://a.example\n"
     assert written.read_text() == thresholds.FILE.read_text()
     given = {"alert_gpu_celsius": 80.5, "alert_queue_wait_seconds": 30}
     assert start(tmp_path, **{name.upper(): str(value) for name, value in given.items()}).returncode == 0
@@ -169,7 +191,8 @@ def test_an_alert_says_how_bad_how_much_and_what_to_do(alert: dict[str, Any]) ->
     assert alert["for"]
     assert "$value" in told["summary"]
     assert told["description"].endswith(".")
-    assert told["runbook_url"] == f"{RUNBOOK}#{alert['alert'].lower()}"
+    page = f"/docs/{Path(RUNBOOK).stem}.html#{alert['alert'].lower()}"
+    assert told["runbook_url"] == f"{{{{ $externalLabels.cluster }}}}{page}"
 
 
 def sections(heading: str) -> dict[str, str]:
@@ -184,7 +207,7 @@ def sections(heading: str) -> dict[str, str]:
     [("Alerts of Prometheus", list(ALERTS)), ("Alerts of the cluster itself", list(own_alerts.rules(Settings())))],
 )
 def test_every_alert_has_its_section_and_every_section_its_alert(heading: str, alerts: list[str]) -> None:
-    assert list(sections(heading)) == alerts
+    assert sorted(sections(heading)) == sorted(alerts)
     for name, text in sections(heading).items():
         meaning, _, steps = text.partition("\nLook at")
         assert meaning.strip() and re.search(r"(^|\n|, and )[Dd]o: ", steps), (
