@@ -32,6 +32,8 @@ system is neither Linux nor macOS.
               --once         run the two sample jobs, print their results, and stop. With --json, or if stdout is not a
                              terminal, print each result as a JSON object
               --no-samples   do not submit the sample jobs at the first start
+              --tracing      install the packages for traces, and send the spans of jobs to OTEL_EXPORTER_OTLP_ENDPOINT
+                             (default: http://127.0.0.1:4318)
               --user         let systemd start the cluster now and whenever this machine boots, as your user
               --system       the same as the user threads-cluster, with its data in /var/lib/threads-cluster. Needs root.
                              Add --system to every other command for this cluster (docs/systemd.md)

@@ -11,6 +11,8 @@ log = logging.getLogger(__name__)
 
 _GRPC = ("GRPC_PORT", "grpc", "grpc.aio")
 TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
+#: Commands that install a group of packages in a local cluster.
+_LOCAL_COMMANDS = {"tracing": "in a local cluster, start it with ./deploy-cluster.sh local --tracing; elsewhere, "}
 
 
 class MissingPackages(Exception):
@@ -38,16 +40,13 @@ def drop_unusable(settings: Settings) -> Settings:
 
 
 def _require(setting: str, group: str, module: str) -> None:
+    remedy = f"{_LOCAL_COMMANDS.get(group, '')}pip install --require-hashes -r requirements/{group}.txt; or unset it"
     try:
         importlib.import_module(module)
     except ImportError as error:
-        raise MissingPackages(
-            f"{setting} is set, and {error.name} is not installed: "
-            f"pip install --require-hashes -r requirements/{group}.txt, or unset it"
-        ) from error
+        raise MissingPackages(f"{setting} is set, and {error.name} is not installed: {remedy}") from error
     except Exception as error:  # incompatible versions of packages raise various errors
         reason = next(iter(str(error).splitlines()), "")
         raise MissingPackages(
-            f"{setting} is set, and {module} cannot be imported ({type(error).__name__}: {reason}): "
-            f"pip install --require-hashes -r requirements/{group}.txt, or unset it"
+            f"{setting} is set, and {module} cannot be imported ({type(error).__name__}: {reason}): {remedy}"
         ) from error

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install one group of requirements and the `cluster` command into the checkout's .venv.
-# Usage: deploy/environment.sh local|dev|gpu-worker    Repeated runs find a stamp file and exit immediately.
-# The group gpu-worker adds the packages of GPU workers to the installed ones.
+# Usage: deploy/environment.sh local|dev|gpu-worker|tracing    Repeated runs find a stamp file and exit immediately.
+# The groups gpu-worker and tracing add packages to the installed ones.
 # Exit codes: 0 success, 1 the installation failed, 2 usage error, 3 a dependency is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -102,7 +102,7 @@ wait_for_others() { # wait until no other process changes .venv. macOS has no fl
 
 main() {
   local group=${1:-}
-  [[ $# -eq 1 && "$group" =~ ^(local|dev|gpu-worker)$ ]] || fail 2 "usage: deploy/environment.sh local|dev|gpu-worker"
+  [[ $# -eq 1 && "$group" =~ ^(local|dev|gpu-worker|tracing)$ ]] || fail 2 "usage: deploy/environment.sh local|dev|gpu-worker|tracing"
   ready "$group" && return
   wait_for_others
   ready "$group" && return
@@ -111,7 +111,10 @@ main() {
   make_environment "$python"
   install_requirements "$group"
   write_commands
-  [[ "$group" != dev ]] || fingerprint local >.venv/local.stamp # dev contains all packages of local in the same versions
+  if [[ "$group" == dev ]]; then # dev contains all packages of these groups in the same versions
+    fingerprint local >.venv/local.stamp
+    fingerprint tracing >.venv/tracing.stamp
+  fi
   fingerprint "$group" >".venv/$group.stamp"
 }
 

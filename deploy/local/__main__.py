@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     run = verbs.add_parser("run")
     run.add_argument("--port", type=int)
     run.add_argument("--workers", type=int, default=1)
-    for flag in ("--once", "--json", "--no-samples", "--runner", "--no-runner"):
+    for flag in ("--once", "--json", "--no-samples", "--runner", "--no-runner", "--tracing"):
         run.add_argument(flag, action="store_true")
     for command in ("start-unit", "stop-unit"):
         unit = verbs.add_parser(command)
@@ -87,6 +87,7 @@ def run_command(given: argparse.Namespace) -> int:
             once=given.once,
             as_json=given.json,
             samples=not given.no_samples,
+            tracing=given.tracing,
         )
         return commands.run(wanted)
     if given.command in ("start-unit", "stop-unit"):

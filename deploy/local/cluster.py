@@ -191,6 +191,7 @@ class LocalCluster:
             *(f"  {purpose:<16}{command}" for purpose, command in self._first_commands().items()),
             self._pages(),
             *self._describe_kernels(),
+            *([f"Spans of jobs are sent to {self.shape.span_endpoint}"] if self.shape.span_endpoint else []),
             f"Ports: {port_list.describe()}",
             f"State: {CLUSTER} status   Logs: .cluster/logs   Stop: Ctrl-C here, or ./deploy-cluster.sh stop",
         ]

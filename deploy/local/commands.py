@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -55,6 +55,8 @@ class ClusterOptions:
     samples: bool
     #: True if results are printed as JSON even on a terminal.
     as_json: bool = False
+    #: True if spans are sent to OTEL_EXPORTER_OTLP_ENDPOINT, or to a collector on this machine.
+    tracing: bool = False
 
 
 def run(wanted: ClusterOptions) -> int:
@@ -89,7 +91,10 @@ def plan_cluster(settings: Settings, wanted: ClusterOptions) -> shape.Shape:
     if has_runner and (why := shape.runner_obstacle()):
         say(f"The cluster starts without a runner of programs: {why}.")
         has_runner = False
-    return shape.plan(settings, wanted.port, wanted.workers, runner=has_runner)
+    plan = shape.plan(settings, wanted.port, wanted.workers, runner=has_runner)
+    if not wanted.tracing:
+        return plan
+    return replace(plan, span_endpoint=settings.otel_exporter_otlp_endpoint or shape.COLLECTOR)
 
 
 def _compute_samples(cluster: LocalCluster, wanted: ClusterOptions) -> bool:

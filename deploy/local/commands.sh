@@ -7,7 +7,7 @@ check_local_options() {
     case $1 in
       --port) number --port "${2:-}" 1 65535 && shift ;;
       --workers) number --workers "${2:-}" 1 64 && shift ;;
-      --once | --no-samples | --runner | --no-runner) ;;
+      --once | --no-samples | --runner | --no-runner | --tracing) ;;
       --json) json=yes ;;
       *) wrong "local has no option '$1'." ;;
     esac
@@ -56,6 +56,7 @@ cmd_local() {
   as_owner deploy/environment.sh local
   # Without an NVIDIA driver nothing is installed, and deploy.local reports what is missing.
   [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || as_owner deploy/environment.sh gpu-worker
+  [[ " $* " != *" --tracing "* ]] || as_owner deploy/environment.sh tracing
   if [[ " $* " != *" --once "* ]]; then
     as_owner deploy/pages.sh || say "The build of the web pages failed; the cluster starts without them."
     as_owner deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."

@@ -13,6 +13,8 @@ from deploy.local.listeners import Listeners
 from deploy.local.outcome import FAILED, MISSING, USAGE, CommandError, say
 from jobs.settings import CHECKOUT, LOCAL_FOLDER, STATE_FOLDER, Settings, usable_cores
 
+#: Default address of an OpenTelemetry collector on this machine.
+COLLECTOR = "http://127.0.0.1:4318"
 #: Minimum free disk space in bytes that is required to start a cluster.
 MIN_FREE_BYTES = 100 << 20
 
@@ -33,6 +35,8 @@ class Shape:
     runner: bool = False
     #: Folder with the web pages, relative to STATE_FOLDER. Empty if the pages are not built.
     pages: str = ""
+    #: URL of the collector to which the coordinator sends spans with the option --tracing.
+    span_endpoint: str = ""
     #: Open sockets that listen on the ports of the cluster.
     listeners: Listeners | None = None
 

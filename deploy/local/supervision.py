@@ -104,6 +104,7 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
         "CLUSTER_SIZE_FILE": f"{LOCAL_FOLDER.name}/{cpu_workers.SIZE.name}",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
+        **({"OTEL_EXPORTER_OTLP_ENDPOINT": shape.span_endpoint} if shape.span_endpoint else {}),
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
         # Owners of tokens can run programs on a runner, so requests without a token get only guest access.
         **({"AUTH": "guest"} if shape.runner and load().auth == "auto" else {}),

@@ -35,9 +35,9 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(checkout: Path) -> subprocess.CompletedProcess[str]:
+def make(checkout: Path, group: str = "local") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [checkout / "deploy/environment.sh", "local"],
+        [checkout / "deploy/environment.sh", group],
         cwd="/",
         capture_output=True,
         text=True,
@@ -66,6 +66,14 @@ def test_a_failed_installation_says_why_and_the_next_try_goes_on(
     assert "was created for another folder" not in done.stderr
     again = make(checkout)
     assert (again.returncode, again.stderr) == (0, ""), "what is there is not made again"
+
+
+def test_tracing_adds_its_packages_once(checkout: Path) -> None:
+    (checkout / "requirements/tracing.txt").write_text("two==1\n")
+    assert make(checkout).returncode == 0
+    added = make(checkout, "tracing")
+    assert added.returncode == 0 and "Installing requirements/tracing.txt" in added.stderr
+    assert make(checkout, "tracing").stderr == make(checkout).stderr == ""
 
 
 def test_an_environment_that_was_not_made_is_made_the_next_time(checkout: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.local import cluster as local_cluster
-from deploy.local import commands, port_list, samples, shape
+from deploy.local import commands, port_list, samples, shape, supervision
 from deploy.local.joining import https_coordinator
+from deploy.local.processes import Run
 from deploy.local.shape import Shape
 from jobs.settings import Settings
 from threads_cluster.client.checkouts import Checkout
@@ -68,6 +71,27 @@ def test_without_a_runner_no_program_is_offered(folder: Path, monkeypatch: pytes
     lines = text(monkeypatch, runner=False, compiling=[])
     assert not any("run a program" in line or "serve a model" in line or "compiling" in line for line in lines)
     assert any("submit a kind" in line for line in lines) and "Pages: http://127.0.0.1:3000/" in lines
+
+
+def test_tracing_sends_spans_to_the_collector_that_is_set_or_to_one_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = Shape(redis_server="", redis_port=41000, port=3000, metrics_port=9090, lanes=(2,))
+    monkeypatch.setattr(shape, "plan", lambda *_, **__: parts)
+    options = commands.ClusterOptions(port=None, workers=1, runner=False, once=False, samples=False)
+
+    def endpoint(tracing: bool, **settings: str) -> str | None:
+        planned = commands.plan_cluster(Settings.model_validate(settings), replace(options, tracing=tracing))
+        [coordinator] = [
+            program
+            for program in supervision.programs(planned, Run(Path("/run"), "run"), defaultdict(str))
+            if program.name == "coordinator"
+        ]
+        return coordinator.environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+
+    assert endpoint(tracing=False) is None
+    assert endpoint(tracing=True) == "http://127.0.0.1:4318"
+    assert endpoint(tracing=True, otel_exporter_otlp_endpoint="http://collector:4318") == "http://collector:4318"
 
 
 def test_a_port_that_opens_later_is_added(folder: Path) -> None:
