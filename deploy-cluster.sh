@@ -37,6 +37,7 @@ system is neither Linux nor macOS.
               --user         let systemd start the cluster now and whenever this machine boots, as your user
               --system       the same as the user threads-cluster, with its data in /var/lib/threads-cluster. Needs root.
                              Add --system to every other command for this cluster (docs/systemd.md)
+  metrics --config  print a configuration with which Prometheus monitors the running cluster (docs/monitoring.md)
 
 More machines for the local cluster, without Docker or Kubernetes. They connect to this machine (docs/hosts.md).
   invite    print a command with which one machine can join the cluster once
@@ -210,6 +211,7 @@ dispatch() { # dispatch COMMAND ARGUMENT...
     invite) cmd_invite "${@:2}" ;;
     join) cmd_join "${@:2}" ;;
     leave) cmd_leave "${@:2}" ;;
+    metrics) cmd_metrics "${@:2}" ;;
     docker)
       load_docker
       cmd_docker "${@:2}"
@@ -222,7 +224,7 @@ dispatch() { # dispatch COMMAND ARGUMENT...
     help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, report, backup, restore, help." ;;
+    *) wrong "there is no command '$1'; there are: local, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
   esac
 }
 

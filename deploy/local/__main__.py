@@ -1,7 +1,7 @@
 """Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-COMMAND is run, stop, status, scale, invite, join or leave. Scripts use the commands start-unit, stop-unit, dump,
-restore, report and configuration, and `cluster up` uses `state` and `join-detached`.
+COMMAND is run, stop, status, scale, metrics, invite, join or leave. Scripts use the commands start-unit, stop-unit,
+dump, restore, report and configuration, and `cluster up` uses `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         unit = verbs.add_parser(command)
         unit.add_argument("scope", choices=("system", "user"))
         unit.add_argument("options", nargs=argparse.REMAINDER)
-    for command in ("stop", "status", "report", "configuration"):
+    for command in ("stop", "status", "metrics", "report", "configuration"):
         verbs.add_parser(command)
     verbs.add_parser("scale").add_argument("count", type=int)
     for command in ("dump", "restore"):
@@ -96,13 +96,17 @@ def run_command(given: argparse.Namespace) -> int:
         return commands.stop() if given.command == "stop" else commands.status()
     if given.command in ("state", "join-detached"):
         return start_detached(given)
-    if given.command in ("scale", "dump", "restore", "report", "configuration"):
+    if given.command in ("scale", "metrics", "dump", "restore", "report", "configuration"):
         return _operate(given)
     return _about_hosts(given)
 
 
 def _operate(given: argparse.Namespace) -> int:
     # Import only here, because starting a cluster does not need these modules.
+    if given.command == "metrics":
+        from deploy.local import prometheus_configuration
+
+        return prometheus_configuration.print_configuration()
     from deploy.local import data_copies, report, scaling
 
     if given.command == "scale":

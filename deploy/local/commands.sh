@@ -82,6 +82,11 @@ local_scale() { # scale N
   local_verb scale "$1"
 }
 
+cmd_metrics() { # metrics --config
+  [[ $* == --config ]] || wrong "metrics needs the option --config. To print metrics: cluster metrics"
+  local_verb metrics
+}
+
 local_report() { # report [FILE]
   load local/report
   report_local_cluster "$@"

@@ -25,9 +25,10 @@ from coordinator.secrets.keys import Keys
 from deploy.local import ports, processes, samples, shape
 from tests import kernels, packages
 from tests.ports import free_port
+from tests.unit import monitoring
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = (*packages.ALL, "requirements", "deploy-cluster.sh")
+COPIED = (*packages.ALL, "prometheus", "requirements", "deploy-cluster.sh")
 #: Timeout in seconds. The first start compiles the kernels, possibly on two shared cores.
 START_SECONDS = 280
 
@@ -157,6 +158,8 @@ def _shared_kernels() -> Iterator[None]:
         ((), 2, "Usage: "),
         (("dokcer",), 2, "there is no command 'dokcer'; there are: local, invite, join, leave, docker"),
         (("local", "--port", "web"), 2, "--port needs a number from 1 to 65535; got 'web'"),
+        (("metrics",), 2, "metrics needs the option --config"),
+        (("metrics", "--config"), 1, "no local cluster of this checkout is running"),
         (("local", "--workers", "0"), 2, "--workers needs a number from 1 to 64; got '0'"),
         (("local", "--workers"), 2, "--workers needs a number"),
         (("local", "--onec"), 2, "local has no option '--onec'"),
@@ -267,6 +270,38 @@ def test_a_terminal_gets_figures_and_not_everything(
         ]
 
 
+@contextmanager
+def prometheus(configuration: Path) -> Iterator[Callable[[str], Any]]:
+    """Run Prometheus, and return a function that returns the data of one of its responses, or fail without a server."""
+    monitoring.need_prometheus()
+    address = f"127.0.0.1:{free_port()}"
+    command = ["prometheus", f"--config.file={configuration}", f"--web.listen-address={address}", "--log.level=warn"]
+    server = subprocess.Popen([*command, f"--storage.tsdb.path={configuration.parent}/data"])
+
+    def ask(path: str) -> Any:
+        return get(f"http://{address}", f"/api/v1/{path}")["data"]
+
+    try:
+        until(lambda: accepts(address))
+        yield ask
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def pending_runbooks(response: Any, name: str) -> list[str]:
+    """Return the runbook URLs of the alerts with this name."""
+    return [each["annotations"]["runbook_url"] for each in response["alerts"] if each["labels"]["alertname"] == name]
+
+
+def accepts(address: str) -> bool:
+    """Return True if a server answers at this address."""
+    try:
+        return bool(get(f"http://{address}", "/api/v1/status/runtimeinfo"))
+    except OSError:
+        return False
+
+
 @pytest.fixture(scope="class")
 def cluster(checkout: Checkout) -> Iterator[tuple[Checkout, str]]:
     with checkout.up() as (_, url):
@@ -315,6 +350,24 @@ class TestOneThatStaysUp:
         with socket.create_connection(("127.0.0.1", port)) as link:
             link.sendall(b"PING\r\n")
             assert link.recv(64).startswith(b"-NOAUTH")
+
+    def test_prometheus_scrapes_it_and_reports_a_worker_that_does_not_respond(
+        self, cluster: tuple[Checkout, str], tmp_path: Path
+    ) -> None:
+        checkout, url = cluster
+        printed = checkout.call("metrics", "--config").stdout
+        configuration = tmp_path / "prometheus.yml"
+        configuration.write_text(re.sub("[45]s$", "1s", printed, flags=re.MULTILINE))
+        with prometheus(configuration) as ask_prometheus:
+            until(lambda: "1" in [row["value"][1] for row in ask_prometheus("query?query=up")["result"]])
+            worker = until(lambda: checkout.process("-m cpu_worker"))
+            worker.suspend()
+            try:
+                pages = until(lambda: pending_runbooks(ask_prometheus("alerts"), "FewerWorkersThanWanted"))
+            finally:
+                worker.resume()
+        assert pages == [f"{url}/docs/operations.html#fewerworkersthanwanted"]
+        until(lambda: ready(url))
 
     @pytest.mark.parametrize(
         ("words", "name"),
