@@ -20,6 +20,7 @@ fingerprint() {
 main() {
   [[ $# -eq 0 ]] || { say "usage: deploy/documentation.sh" && return 2; }
   "$PYTHON" -c 'import mkdocs' 2>/dev/null || { say "error: .venv has no MkDocs. Run make setup first." && return 3; }
+  [[ -d tests || ! -f web/dist/docs/index.html ]] || return 0 # a release contains the site, but not all sources
   local sources
   sources=$(fingerprint)
   [[ -f web/dist/docs/index.html && "$(cat "$STAMP" 2>/dev/null)" == "$sources" ]] && return

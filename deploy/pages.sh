@@ -85,6 +85,7 @@ run() { # run SCRIPT...: run scripts of web/package.json
 main() {
   [[ $# -le 1 && "${1:-build}" =~ ^(build|test|lint|format)$ ]] || fail 2 "usage: deploy/pages.sh [build|test|lint|format]"
   [[ -f web/package.json ]] || return 0
+  [[ -d tests || ! -f web/dist/index.html ]] || return 0 # a release contains the pages, but not all sources
   case "${1:-build}" in
     build) built || build ;;
     test)

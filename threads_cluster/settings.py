@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,6 +86,11 @@ class Settings:
 def variable(name: str) -> str | None:
     """Return the value of an environment variable for a program, or None if the variable is not set."""
     return os.environ.get(name)
+
+
+def python() -> str:
+    """Return the path of the Python that runs this client."""
+    return sys.executable
 
 
 def environment() -> dict[str, str]:

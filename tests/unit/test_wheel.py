@@ -1,4 +1,4 @@
-"""Tests the client's wheel as installed by `pip install .`, without the checkout."""
+"""Tests the contents of the wheel, and its client as installed without the checkout."""
 
 from __future__ import annotations
 
@@ -8,26 +8,65 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from deploy.release import tree
+from deploy.release import wheel as release
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
+#: Files and folders of a used checkout that the wheel must not contain.
+LEFT_OVER = (
+    ".cluster/token",
+    ".env",
+    ".git/config",
+    ".venv/bin/python",
+    "secrets/redis_password",
+    "jobs/__pycache__/models.pyc",
+    "tests/unit/test_wheel.py",
+    "threads_cluster/server.tar",
+    "web/node_modules/vite/index.js",
+    "web/test/hash.test.ts",
+)
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from a copy with the development environment's build backend, without downloads."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the files of the server, without the pages and the documentation, and add files of a used checkout."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
-        shutil.copy(ROOT / name, copy)
-    for package in ("threads_cluster", "threads_protocol", "jobs"):
-        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=copy, check=True)
-    return next((copy / "dist").glob("*.whl"))
+    for name in tree.list_files(ROOT):
+        if not name.startswith(("web/", "docs/")):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    for name in ("web/dist/index.html", "docs/images/page.png", "web/src/page.ts", *LEFT_OVER):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).touch()
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release.build(tmp_path_factory.mktemp("wheel"), source)
+
+
+@pytest.fixture(scope="module")
+def server(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack the server of the wheel."""
+    folder = tmp_path_factory.mktemp("server")
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open("threads_cluster/server.tar") as packed,
+        tarfile.open(fileobj=packed) as opened,
+    ):
+        opened.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +87,37 @@ def run(installed: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_client_and_nothing_of_the_servers(wheel: Path) -> None:
+def test_the_wheel_holds_the_client_and_the_server_as_one_file(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {name for name in folders if not name.endswith(".dist-info")} == {"threads_cluster", "threads_protocol"}
+
+
+def test_the_server_has_all_files_that_a_cluster_needs_and_no_other(source: Path, server: Path) -> None:
+    names = {path.relative_to(server).as_posix() for path in server.rglob("*") if path.is_file()}
+    assert names == set(tree.list_files(source))
+    assert {"deploy-cluster.sh", "docker-compose.yml", ".dockerignore", ".env.example", "LICENSE"} <= names
+    assert {"jobs/VERSION", "requirements/local.txt", "jobs/store/lua/leases.lua", "web/dist/index.html"} <= names
+    assert {"k8s/base/kustomization.yaml", "coordinator/Dockerfile", "deploy/release/tree.py"} <= names
+    assert not names & set(LEFT_OVER)
+    assert os.access(server / "deploy-cluster.sh", os.X_OK)
+
+
+def test_git_and_a_search_of_the_folders_find_the_same_files(source: Path) -> None:
+    def without_pages(root: Path) -> list[str]:
+        return [name for name in tree.list_files(root) if not name.startswith(("web/", "docs/"))]
+
+    assert without_pages(ROOT) == without_pages(source)
+
+
+def test_an_unpacked_server_builds_the_same_wheel(wheel: Path, server: Path, tmp_path: Path) -> None:
+    for path in server.rglob("*"):
+        os.utime(path)
+    assert release.build(tmp_path, server).read_bytes() == wheel.read_bytes()
+
+
+def test_a_wheel_without_pages_is_not_built(tmp_path: Path) -> None:
+    with pytest.raises(release.BuildError, match="make web"):
+        release.build(tmp_path, tmp_path)
 
 
 def test_the_wheel_carries_its_license(wheel: Path) -> None:

@@ -16,6 +16,10 @@ from typer.core import TyperGroup
 
 #: Commands by group. The help describes the commands that have a text, and lists the others below them.
 GROUPS: dict[str, dict[str, str]] = {
+    "Cluster": {
+        "start": "Start a cluster on this machine.",
+        **dict.fromkeys(("stop", "scale", "backup", "restore", "report", "cleanup", "invite", "join", "leave"), ""),
+    },
     "Run": {
         "run": "Run a program with the files of this folder.",
         "map": "Call a Python function once for each item.",
@@ -41,16 +45,16 @@ GROUPS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("services", "service", "model", "data", "engine"), ""),
     },
     "Machines": {
-        "workers": "List workers.",
-        **dict.fromkeys(("hosts", "host", "drain", "up", "down", "health", "discover"), ""),
+        **dict.fromkeys(("workers", "hosts", "host", "drain", "up", "down", "health", "discover"), ""),
     },
     "Access": {
-        "login": "Store a token for a cluster.",
-        **dict.fromkeys(("logout", "context", "token", "tenant", "secret"), ""),
+        **dict.fromkeys(("login", "logout", "context", "token", "tenant", "secret"), ""),
     },
 }
 #: Modules of the commands that threads_cluster.cli.main does not define.
 _MODULES = {
+    **dict.fromkeys(("start", "stop", "scale", "backup", "restore"), "cli.commands.server_commands"),
+    **dict.fromkeys(("report", "cleanup", "invite", "join", "leave"), "cli.commands.server_commands"),
     **dict.fromkeys(("run", "map", "logs", "units", "attach"), "cli.commands.program_commands"),
     **dict.fromkeys(("serve", "services", "service"), "cli.commands.service_commands"),
     **dict.fromkeys(("login", "logout", "token"), "cli.commands.access"),

@@ -30,15 +30,15 @@ class Checkout:
         A killed cluster leaves the file with its URL, so the file counts only while the cluster's lock is held.
         Another program can have the port by then.
         """
-        return self._text("url") if self._is_locked() else ""
+        return self._text("url") if self.is_locked() else ""
 
     def has_cluster(self) -> bool:
         """Return True if a local cluster was started in this checkout. Its first start creates its token."""
-        return bool(self._text("token")) or self._is_locked()
+        return bool(self._text("token")) or self.is_locked()
 
     def is_starting(self) -> bool:
         """Return True if the local cluster is starting or stopping. Its address is not available yet, or not now."""
-        return not self._text("url") and self._is_locked()
+        return not self._text("url") and self.is_locked()
 
     def membership(self) -> dict[str, Any]:
         """Return the cluster that this checkout has joined, or an empty dictionary."""
@@ -78,7 +78,7 @@ class Checkout:
         except OSError as error:
             raise _unreadable(error) from None
 
-    def _is_locked(self) -> bool:
+    def is_locked(self) -> bool:
         """Return True if a process holds the lock of the local cluster, from its start until its end."""
         try:
             import fcntl

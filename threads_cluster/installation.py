@@ -1,0 +1,143 @@
+"""Releases of an installation: the servers that come with the client, unpacked side by side in the user's data folder.
+
+The folder `releases` of CLUSTER_HOME has one folder per release, and the link `current` names the release in use. A
+release contains only code. All releases share the state, which is in CLUSTER_HOME itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from threads_cluster import settings
+from threads_cluster.client import checkouts
+from threads_cluster.errors import Misconfigured
+
+#: Archive of the server tree, which deploy/release/tree.py writes into the wheel.
+ARCHIVE = Path(__file__).with_name("server.tar")
+#: Number of digits of the archive's SHA-256 in the name of a release.
+_DIGITS = 12
+#: Prefix of folders that are being unpacked.
+_PARTIAL = ".new-"
+
+
+def run_server_command(command: str, arguments: list[str], *, installs: bool) -> NoReturn:
+    """Replace this process by a command of deploy-cluster.sh in the checkout or in the release in use.
+
+    With `installs`, unpack the release of this client if necessary. Raises Misconfigured.
+    """
+    server = find_server(installs=installs)
+    script = str(server / "deploy-cluster.sh")
+    os.execve(script, [script, command, *arguments], _environment())
+
+
+def _environment() -> dict[str, str]:
+    if settings.IS_CHECKOUT:
+        return settings.environment()
+    # The environment of a release uses the same Python as this client, unless the user names another.
+    return {"PYTHON": settings.python()} | settings.environment() | {"CLUSTER_HOME": str(settings.STATE_FOLDER)}
+
+
+def find_server(*, installs: bool) -> Path:
+    """Return the folder of the checkout, or of the release in use. Raises Misconfigured if there is none."""
+    if settings.IS_CHECKOUT:
+        return settings.ROOT
+    home = settings.STATE_FOLDER
+    # A running cluster keeps its release, so that the commands for it have the same version.
+    if installs and not (_has_release(home) and checkouts.own().is_locked()):
+        with _explained(home):
+            use_own_release(home)
+    if not _has_release(home):
+        error = Misconfigured(f"no cluster was started by this installation: {home} has no release")
+        error.next = "start a cluster with: cluster start"
+        raise error
+    return (home / "current").resolve()
+
+
+def _has_release(home: Path) -> bool:
+    return (home / "current" / "deploy-cluster.sh").is_file()
+
+
+def use_own_release(home: Path) -> None:
+    """Unpack the release of this client, and make it the current one if the client changed since the last time.
+
+    So an update or a rollback, which change the current release, last until another client is installed.
+    """
+    if not ARCHIVE.is_file():
+        error = Misconfigured(f"this installation contains no server: {ARCHIVE} does not exist")
+        error.next = "install the package again from its wheel, or use a checkout"
+        raise error
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _lock(home):
+        name = unpack(home, ARCHIVE)
+        last = home / "installed"  # name of the release of the client that was used last
+        if not _has_release(home) or not last.is_file() or last.read_text().strip() != name:
+            switch(home, name)
+            last.write_text(f"{name}\n")
+
+
+@contextmanager
+def _lock(home: Path) -> Iterator[None]:
+    """Wait until no other process changes the releases, and prevent changes during a `with` block."""
+    (home / "releases").mkdir(exist_ok=True)
+    with (home / "releases" / ".lock").open("a") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
+def unpack(home: Path, archive: Path) -> str:
+    """Unpack a release unless it exists, and return its name: its version and the digest of its archive.
+
+    The folder gets its name when it is complete. The caller holds the lock.
+    """
+    releases = home / "releases"
+    with archive.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    with tarfile.open(archive) as opened_archive:
+        version = opened_archive.extractfile("jobs/VERSION")
+        name = f"{version.read().decode().strip() if version else ''}-{digest[:_DIGITS]}"
+        if (releases / name).is_dir():
+            return name
+        for left in releases.glob(f"{_PARTIAL}*"):  # of a process that was killed
+            shutil.rmtree(left)
+        folder = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=releases))
+        try:
+            opened_archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            opened_archive.extractall(folder)
+            folder.rename(releases / name)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return name
+
+
+def switch(home: Path, name: str) -> None:
+    """Make a release the current one in one step. The caller holds the lock."""
+    link = home / "releases" / ".current"
+    with suppress(FileNotFoundError):
+        link.unlink()
+    link.symlink_to(Path("releases", name))
+    link.replace(home / "current")
+
+
+@contextmanager
+def _explained(home: Path) -> Iterator[None]:
+    """Convert errors of the file system into errors with a remedy."""
+    try:
+        yield
+    except OSError as error:
+        refused = Misconfigured(f"the server cannot be unpacked in {home}: {error.strerror or error}")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            refused.next = "free some space (see df -h), then run the same command again"
+        else:
+            refused.next = "set CLUSTER_HOME to a folder that you can write to, then run the same command again"
+        raise refused from error
