@@ -10,9 +10,11 @@ import pytest
 
 from deploy.local import redis_server
 
-#: Servers on which every test of the functions runs. `make valkey-test` sets VALKEY_SERVER and so adds Valkey. In
-#: continuous integration, the tests of the stack and of the scripts for containers run on Valkey.
-VERSIONS = ("7", "8", "valkey") if "VALKEY_SERVER" in os.environ else ("7", "8")
+#: All servers that are supported.
+ALL = ("7", "8", "valkey")
+#: Servers on which every test of the functions runs. `make valkey-test` sets VALKEY_SERVER and so adds Valkey. Without
+#: it, only tests of the stack, of the scripts for containers, of users and of the append-only file run on Valkey.
+VERSIONS = ALL if "VALKEY_SERVER" in os.environ else ALL[:2]
 _OLDEST = {"7": (7,), "8": (8,), "valkey": (8,)}
 
 

@@ -16,7 +16,7 @@ from jobs.store.tenancy.audit_log import Position
 from tests.contract.audit_kills import Server
 from tests.contract.lease_model import new_job
 from tests.integration.live import until
-from tests.redis_servers import VERSIONS, require_server
+from tests.redis_servers import ALL, require_server
 
 MULTI, EXEC = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n"
 
@@ -44,7 +44,7 @@ def chained(store: Store) -> Position:
     return place
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ALL)
 def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(version: str, tmp_path: Path) -> None:
     """Redis 7.0.15 left the script's start in the file, and executed it together with the next script."""
     server = Server(tmp_path, random.Random(1), require_server(version))
@@ -63,7 +63,7 @@ def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(versio
         server.stop()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ALL)
 def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, tmp_path: Path) -> None:
     """Redis 7.0.15 left a gap where it had removed an incomplete write, and rejected its file at the next start."""
     server = Server(tmp_path, random.Random(1), require_server(version))

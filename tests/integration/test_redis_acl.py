@@ -25,7 +25,7 @@ from tests.contract.lease_model import new_job
 from tests.integration import held
 from tests.integration.live import Live, running, until
 from tests.ports import free_port
-from tests.redis_servers import VERSIONS, require_server
+from tests.redis_servers import ALL, VERSIONS, require_server
 from tests.unit.receiver import Receiver
 from tests.unit.test_redis_acl import PRIVATE
 
@@ -176,7 +176,7 @@ def test_a_user_is_denied_what_its_role_does_not_need(live: Live, role: str) -> 
     live.redis().execute_command("ACL", "LOG", "RESET")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ALL)
 def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path) -> None:
     """Redis 7.0 loads it as the default user, and drops what that user cannot execute."""
     server = require_server(version)
