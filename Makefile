@@ -28,7 +28,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that new scripts are checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk soak web web-test openapi licenses release proto \
+.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk bundle-walk soak web web-test openapi licenses release proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -101,6 +101,9 @@ many-starts: setup ## start STARTS=8 local clusters at once, and check that all 
 
 new-user-walk: setup ## do what a new user does in the first hour, in a fresh clone with a new installation (minutes)
 	INSTALL=1 $(PYTEST) -s tests/integration/test_new_user.py
+
+bundle-walk: setup web ## install a cluster from a bundle in a network namespace without a route (minutes; needs root)
+	tests/bundle_walk.sh
 
 soak: setup ## check that memory does not grow under steady load for MINUTES=30
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))

@@ -14,6 +14,8 @@ source deploy/docker/talk.sh
 source deploy/choice.sh
 # shellcheck source=deploy/local/commands.sh
 source deploy/local/commands.sh
+# shellcheck source=deploy/local/bundle.sh
+source deploy/local/bundle.sh
 # shellcheck source=deploy/local/hosts.sh
 source deploy/local/hosts.sh
 
@@ -37,6 +39,12 @@ system is neither Linux nor macOS.
               --user         let systemd start the cluster now and whenever this machine boots, as your user
               --system       the same as the user threads-cluster, with its data in /var/lib/threads-cluster. Needs root.
                              Add --system to every other command for this cluster (docs/systemd.md)
+              --bundle FILE  install all packages from a bundle, without a network
+  bundle FILE  write an archive with all packages of a cluster, for machines without a network (docs/air-gapped.md)
+              --platform P,P platforms: linux-x86_64, linux-aarch64, macos-arm64 (default: this one)
+              --python V,V   versions of Python: 3.11, 3.12, 3.13 (default: this one)
+              --engine E,E   also packages of engines for language models, such as llamacpp
+              --gpu          also packages of GPU workers
   metrics --config  print a configuration with which Prometheus monitors the running cluster (docs/monitoring.md)
 
 More machines for the local cluster, without Docker or Kubernetes. They connect to this machine (docs/hosts.md).
@@ -208,6 +216,7 @@ cmd_cleanup() { # cleanup [--yes] [--secrets]
 dispatch() { # dispatch COMMAND ARGUMENT...
   case ${1:-} in
     local) cmd_local "${@:2}" ;;
+    bundle) cmd_bundle "${@:2}" ;;
     invite) cmd_invite "${@:2}" ;;
     join) cmd_join "${@:2}" ;;
     leave) cmd_leave "${@:2}" ;;
@@ -224,7 +233,7 @@ dispatch() { # dispatch COMMAND ARGUMENT...
     help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
+    *) wrong "there is no command '$1'; there are: local, bundle, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
   esac
 }
 

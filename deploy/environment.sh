@@ -69,6 +69,9 @@ install_requirements() {
     grep -v '^WARNING: Location' .venv/install.log | tail -n 15 >&2
     ! grep -qi 'no space left' .venv/install.log || fail 1 "the disk is full: it has no space for requirements/$1.txt or" \
       "pip's temporary files in ${TMPDIR:-/tmp}. Free some space (see df -h), then run the same command again."
+    [[ -z ${CLUSTER_BUNDLE:-} ]] || fail 1 "the bundle in $CLUSTER_BUNDLE does not contain all packages of this version" \
+      "for $(.venv/bin/python --version) on $(uname -sm). It is for: $(paste -sd , "$CLUSTER_BUNDLE/targets"). Start with" \
+      "--bundle and another file, or delete the folder to install from a package index."
     fail 1 "pip could not install requirements/$1.txt (log: .venv/install.log)." \
       "pip needs a package index: check the network or set PIP_INDEX_URL or PIP_FIND_LINKS, then run the same command again."
   fi

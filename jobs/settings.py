@@ -431,6 +431,11 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
+def installer_settings() -> dict[str, str]:
+    """Return the environment variables of this process that let pip install from an unpacked bundle."""
+    return {name: os.environ[name] for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS") if name in os.environ}
+
+
 def notify_socket() -> str:
     """Return the address to which a process that systemd has started reports that it is ready, or ""."""
     return os.environ.get("NOTIFY_SOCKET", "")

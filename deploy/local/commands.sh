@@ -7,6 +7,7 @@ check_local_options() {
     case $1 in
       --port) number --port "${2:-}" 1 65535 && shift ;;
       --workers) number --workers "${2:-}" 1 64 && shift ;;
+      --bundle) [[ -n ${2:-} ]] || wrong "--bundle needs a file that the command bundle wrote." && shift ;;
       --once | --no-samples | --runner | --no-runner | --tracing) ;;
       --json) json=yes ;;
       *) wrong "local has no option '$1'." ;;
@@ -45,7 +46,7 @@ check_scope() { # check_scope: fail if systemd cannot run the cluster as the use
 }
 
 as_owner() { # as_owner COMMAND...: with --system, run a command as the owner of this folder, who can then change its files
-  if [[ $SCOPE == system && ! -O . ]]; then set -- runuser -u "$(stat -c %U .)" -- env -u HOME "$@"; fi
+  if [[ $SCOPE == system && ! -O . && -z ${CLUSTER_BUNDLE:-} ]]; then set -- runuser -u "$(stat -c %U .)" -- env -u HOME "$@"; fi
   run "$@"
 }
 
@@ -53,6 +54,8 @@ cmd_local() {
   check_local_options "$@"
   check_scope
   [[ $SCOPE != system ]] || create_system_user
+  install_bundle "$@"
+  set -- ${OTHERS[@]+"${OTHERS[@]}"}
   as_owner deploy/environment.sh local
   # Without an NVIDIA driver nothing is installed, and deploy.local reports what is missing.
   [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || as_owner deploy/environment.sh gpu-worker

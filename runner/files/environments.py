@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from jobs.settings import installer_settings
 from runner.files.directories import give
 from runner.files.folders import clear
 from runner.programs.guard_messages import Order, ProgramEnd
@@ -161,7 +162,7 @@ class Environments:
                 Order(
                     argv=argv,
                     folder=like.folder,
-                    environment=like.environment,
+                    environment=installer_settings() | like.environment,
                     uid=like.uid,
                     timeout_seconds=BUILD_SECONDS,
                 )

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 GROUPS: dict[str, dict[str, str]] = {
     "Cluster": {
         "start": "Start a cluster on this machine.",
-        **dict.fromkeys(("stop", "scale", "backup", "restore", "report", "cleanup", "invite", "join", "leave"), ""),
+        **dict.fromkeys(("stop", "scale", "backup", "restore", "report", "cleanup", "bundle", "invite", "join"), ""),
     },
     "Run": {
         "run": "Run a program with the files of this folder.",
@@ -45,7 +45,7 @@ GROUPS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("services", "service", "model", "data", "engine"), ""),
     },
     "Machines": {
-        **dict.fromkeys(("workers", "hosts", "host", "drain", "up", "down", "health", "discover"), ""),
+        **dict.fromkeys(("workers", "hosts", "host", "drain", "leave", "up", "down", "health", "discover"), ""),
     },
     "Access": {
         **dict.fromkeys(("login", "logout", "context", "token", "tenant", "secret"), ""),
@@ -53,7 +53,7 @@ GROUPS: dict[str, dict[str, str]] = {
 }
 #: Modules of the commands that threads_cluster.cli.main does not define.
 _MODULES = {
-    **dict.fromkeys(("start", "stop", "scale", "backup", "restore"), "cli.commands.server_commands"),
+    **dict.fromkeys(("start", "stop", "bundle", "scale", "backup", "restore"), "cli.commands.server_commands"),
     **dict.fromkeys(("report", "cleanup", "invite", "join", "leave"), "cli.commands.server_commands"),
     **dict.fromkeys(("run", "map", "logs", "units", "attach"), "cli.commands.program_commands"),
     **dict.fromkeys(("serve", "services", "service"), "cli.commands.service_commands"),

@@ -24,6 +24,9 @@ Processes of this user:
   --no-runner    start no runner, which runs programs with your user's permissions
   --once         compute two sample jobs, print their results, and stop
   --no-samples   do not submit the sample jobs at the first start
+  --bundle FILE  install all packages from a bundle, without a network
+  --user         let systemd start the cluster whenever this machine boots
+  --system       the same as a system user. Needs root
 
 \b
 Containers or pods instead:
@@ -35,7 +38,11 @@ The data is in $XDG_DATA_HOME/threads-cluster, by default ~/.local/share/threads
 """
 #: Help and options of the other commands.
 _TEXTS: dict[str, tuple[str, str]] = {
-    "stop": ("Stop the cluster of this machine, and keep its jobs and results.", ""),
+    "stop": ("Stop the cluster of this machine, and keep its jobs and results.", "stop [--user|--system]"),
+    "bundle": (
+        "Write an archive with all packages of a cluster, for machines without a network.",
+        "bundle FILE [--platform P,P] [--python V,V] [--engine E,E] [--gpu]",
+    ),
     "scale": ("Change the number of workers of this machine's cluster.", "scale N [--gpu G]"),
     "backup": ("Write jobs, results and the audit log of this machine's cluster to a .tar.gz file.", "backup FILE"),
     "restore": ("Replace the data of this machine's cluster with a backup.", "restore FILE [--yes]"),
@@ -52,7 +59,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "leave": ("Revoke the tokens of this machine's workers, and forget the cluster.", "leave [--anyway]"),
 }
 #: Commands that unpack the server of this client if necessary.
-_INSTALLS = ("join", "restore")
+_INSTALLS = ("bundle", "join", "restore")
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -1,0 +1,1 @@
+"""Bundles: archives with all packages of a cluster, for machines without a network."""
