@@ -16,7 +16,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from deploy.release import licenses, sbom
+from deploy.release import licenses, sbom, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 _CHANGES = re.compile(r"^## \[(?P<version>[^\]]+)\].*?$(?P<text>.*?)(?=^## \[|\Z)", re.MULTILINE | re.DOTALL)
@@ -45,7 +45,7 @@ def write_files(folder: Path, root: Path, version: str) -> None:
     """Write all files of a release except the checksums."""
     revision, seconds = git(root, "log", "-1", "--format=%H %ct").split()
     name = f"threads-cluster-{version}"
-    build_wheel(folder, root, int(seconds))
+    wheel.build(folder, root)
     made = datetime.fromtimestamp(int(seconds), UTC)
     (folder / f"{name}.cdx.json").write_text(sbom.write(version, revision, made))
     (folder / f"{name}-image-contexts.tar.gz").write_bytes(image_contexts(root, int(seconds)))
@@ -59,14 +59,6 @@ def require_clean(root: Path) -> None:
             f"A release is built from a commit, but these files are not committed:\n{changes}\n"
             "Commit or remove them, then run the same command again."
         )
-
-
-def build_wheel(folder: Path, root: Path, seconds: int) -> None:
-    """Build the wheel. `seconds` is the time of the commit."""
-    command = ["env", f"SOURCE_DATE_EPOCH={seconds}", sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d"]
-    done = subprocess.run([*command, folder.resolve()], cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NoRelease(f"The wheel cannot be built:\n{done.stdout}{done.stderr}")
 
 
 def image_contexts(root: Path, seconds: int) -> bytes:
@@ -106,7 +98,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         files = publish(Path(arguments[0]))
-    except (NoRelease, sbom.Invalid, licenses.UnknownLicense) as error:
+    except (NoRelease, wheel.BuildError, sbom.Invalid, licenses.UnknownLicense) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for file in files:

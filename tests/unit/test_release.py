@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.release import licenses, publication, sbom
+from deploy.release import licenses, publication, sbom, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = licenses.python_packages()
@@ -122,7 +122,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     run = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "tests: commit"]):
         subprocess.run([*run, *words], cwd=root, check=True)
-    monkeypatch.setattr(publication, "build_wheel", lambda folder, *_: (folder / "a.whl").write_text("a wheel"))
+    monkeypatch.setattr(wheel, "build", lambda folder, _root: (folder / "a.whl").write_text("a wheel"))
     monkeypatch.setattr(sbom, "write", lambda *arguments: repr(arguments))
     return root
 
