@@ -39,6 +39,8 @@ def _state_folder() -> Path:
 
 #: Folder with the state of the cluster. All releases of an installation share it.
 STATE_FOLDER = _state_folder()
+#: True if the code is in `site-packages` or in a release of an installation, instead of a checkout with the state.
+IS_INSTALLED = STATE_FOLDER != ROOT
 #: Data folder of the local cluster. It contains the cluster's address and its token.
 LOCAL_FOLDER = STATE_FOLDER / ".cluster"
 

@@ -76,11 +76,11 @@ docker_status() { # fails if a service is not healthy
 
 why_silent() { # print advice for an API that does not answer
   if ! any_running; then
-    printf 'The cluster is stopped. Start it: ./deploy-cluster.sh docker\n'
+    named 'The cluster is stopped. Start it: ./deploy-cluster.sh docker'
   elif [[ -z $(running_id redis) ]]; then
-    printf 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis. Start it: ./deploy-cluster.sh docker\n'
+    named 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis. Start it: ./deploy-cluster.sh docker'
   else
-    printf 'The API does not answer: no coordinator is healthy. See: ./deploy-cluster.sh logs coordinator\n'
+    named 'The API does not answer: no coordinator is healthy. See: ./deploy-cluster.sh logs coordinator'
   fi
 }
 

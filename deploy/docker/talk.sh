@@ -9,7 +9,7 @@ paint() { # paint NUMBER TEXT: print text in color on a terminal
   if [[ -t 2 && -z ${NO_COLOR:-} ]]; then printf '\033[%sm%s\033[0m' "$1" "$2"; else printf '%s' "$2"; fi
 }
 
-say() { printf '%s\n' "$*" >&2; }
+say() { named "$*" >&2; }
 
 counted() { # counted NUMBER THING: print `1 CPU worker` or `2 CPU workers`
   printf '%s %s' "$1" "$2"

@@ -19,11 +19,11 @@ kube_status_text() {
 
 kube_why_silent() { # print advice for an API that does not answer
   if [[ $(workloads | awk '$2 == "coordinator" { print $4 }') == 0 ]]; then
-    printf 'The cluster is stopped. Start it: ./deploy-cluster.sh kubernetes\n'
+    named 'The cluster is stopped. Start it: ./deploy-cluster.sh kubernetes'
   elif [[ -n $(unready_rows | awk '$2 == "redis"') ]]; then
-    printf 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis, and kubectl describe pod redis-0 -n %s\n' "$NAMESPACE"
+    named "The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis, and kubectl describe pod redis-0 -n $NAMESPACE"
   else
-    printf 'The API does not answer: no coordinator is ready. See: ./deploy-cluster.sh logs coordinator\n'
+    named 'The API does not answer: no coordinator is ready. See: ./deploy-cluster.sh logs coordinator'
   fi
 }
 

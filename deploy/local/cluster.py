@@ -29,6 +29,7 @@ from deploy.local.shape import Shape
 from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
 from jobs.store.server import connection
+from threads_cluster.settings import IS_INSTALLED
 
 #: Maximum number of seconds until all workers and runners are ready.
 READY_SECONDS = 300.0
@@ -187,7 +188,7 @@ class LocalCluster:
         """Return the lines that tell a new user what to do first, and where everything is."""
         return [
             "",
-            "The cluster is up. Begin in a second terminal, in this folder:",
+            f"The cluster is up. Begin in a second terminal{'' if IS_INSTALLED else ', in this folder'}:",
             *(f"  {purpose:<16}{command}" for purpose, command in self._first_commands().items()),
             self._pages(),
             *self._describe_kernels(),

@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from threads_cluster.command_names import name_commands
+
 # Exit codes of the commands. `./deploy-cluster.sh help` lists them.
 OK, FAILED, USAGE, MISSING, NOT_READY, RUNNING, PORT_TAKEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
@@ -45,7 +47,7 @@ class StopRequested(BaseException):
 def say(message: str = "") -> None:
     """Print a message on stderr. If the terminal is closed, do nothing, so that the cluster can be stopped."""
     with suppress(OSError):
-        print(message, file=sys.stderr, flush=True)
+        print(name_commands(message), file=sys.stderr, flush=True)
 
 
 def _stop(*_: object) -> NoReturn:

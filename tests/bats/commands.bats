@@ -611,3 +611,10 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   says "folder $CLUSTER_HOME/.cluster" "folder $CLUSTER_HOME/secrets"
   [[ ! -e $CLUSTER_HOME/.cluster && ! -e $CLUSTER_HOME/secrets ]]
 }
+
+@test "with CLUSTER_HOME, messages name the commands of an installation" {
+  export CLUSTER_HOME=$BATS_TEST_TMPDIR
+  cluster logs --local
+  exits 1
+  says "this installation has not started a cluster yet." "Start one: cluster start"
+}

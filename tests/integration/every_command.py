@@ -20,12 +20,14 @@ from typing import Any
 
 from threads_cluster import settings
 from threads_cluster.cli import main as cli
+from threads_cluster.cli.commands import server_commands
 
 PORT = 3000
 #: Arguments of commands whose argument cannot be just any text.
 _ARGUMENTS = {
     "artifact put": ["work.py"],
     "attach": ["job"],
+    "logs": ["job"],
     "profile analyze": ["name"],
     "map": ["work:square", "1..3"],
     "run": ["--no-files", "--", "true"],
@@ -65,6 +67,8 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, list
     """Yield the words of each command, and valid arguments. The subcommands of `submit` come from the cluster."""
     subcommands = getattr(command, "commands", {})
     for name, each in subcommands.items():
+        if name in server_commands.NAMES and not path:  # it replaces this process by a script
+            continue
         yield from leaves(each, (*path, name))
     if not subcommands:
         words = " ".join(path)

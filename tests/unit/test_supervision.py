@@ -38,7 +38,7 @@ def test_workers_are_stopped_together(tmp_path: Path, monkeypatch: pytest.Monkey
     folder = tmp_path / ".cluster"
     folder.mkdir()
     monkeypatch.setattr(supervision, "LOCAL_FOLDER", folder)
-    monkeypatch.setattr(supervision, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(supervision, "STATE_FOLDER", tmp_path)
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
     names = ("attic-cpu-1", "attic-cpu-2", "attic-runner-1")
@@ -84,7 +84,7 @@ def test_a_program_that_is_stopped_before_it_is_executed_is_not_waited_for(
     folder = tmp_path / ".cluster"
     folder.mkdir()
     monkeypatch.setattr(supervision, "LOCAL_FOLDER", folder)
-    monkeypatch.setattr(supervision, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(supervision, "STATE_FOLDER", tmp_path)
     program = Program(name="late", command=("/bin/sleep", "60"), environment={}, priority=30)
     run = Run.new(folder)
     command = run.command

@@ -77,8 +77,18 @@ def connect(
 
 
 @app.command()
-def status(ctx: typer.Context, as_json: AsJson = False) -> None:
+def status(
+    ctx: typer.Context,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="Show the processes or containers of this machine's cluster, too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show numbers of workers and jobs, queues, and speed."""
+    if processes:
+        from threads_cluster import installation
+
+        installation.run_server_command("status", ["--json"] if as_json else [], installs=False)
     cluster = ctx.obj.cluster
     summary = cluster.status()
     if as_json:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeAlias
 
 from threads_cluster.cli import formatting, tables
+from threads_cluster.command_names import name_commands
 from threads_cluster.terminal import LONGEST, discard, visible
 
 #: Maximum number of rows that are printed of a table in a result. The option --csv prints all rows.
@@ -49,7 +50,7 @@ def line(text: str) -> None:
 def say(text: str) -> None:
     """Print a message on stderr. Errors while writing to stderr are ignored."""
     try:
-        print(visible(text), file=sys.stderr, flush=True)
+        print(visible(name_commands(text)), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr)
 

@@ -58,10 +58,13 @@ class Checkout:
         if url:
             return url
         place = self.folder.parent
+        cluster, start = f"the cluster of the checkout {place}", f"{place}/deploy-cluster.sh local"
+        if (place / "releases").is_dir():  # an installation
+            cluster, start = f"the cluster in {place}", "cluster start"
         if self.is_starting():
-            raise NotRunning(f"the cluster of the checkout {place} is starting: try again when its terminal says Ready")
+            raise NotRunning(f"{cluster} is starting: try again when its terminal says Ready")
         raise NotRunning(
-            f"the cluster of the checkout {place} is not running; start it with {place}/deploy-cluster.sh local, or "
+            f"{cluster} is not running; start it with {start}, or "
             "choose another cluster with --context NAME (see cluster context list) or CLUSTER_URL"
         )
 

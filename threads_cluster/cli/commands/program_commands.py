@@ -425,7 +425,14 @@ def _cancel(session: Session, job_id: str) -> NoReturn:
 
 def logs(
     ctx: typer.Context,
-    job_id: JobId,
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The job's ID.")] = None,
+    process: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead of a job, print the log of a process or container of this machine's cluster, or of all.",
+        ),
+    ] = None,
     unit: Annotated[
         int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: all units in order.")
     ] = None,
@@ -437,12 +444,16 @@ def logs(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not escape control characters on a terminal.")] = False,
 ) -> None:
-    """Print the output that a program has written so far.
+    """Print the output that a program has written so far, or the log of a process of the cluster.
 
     Of long output, the cluster stores the first 1 MiB and the last 8 MiB.
     """
     from threads_cluster.cli import running
 
+    if process is not None:
+        _print_process_log(process, follow=follow)
+    if job_id is None:
+        raise typer.BadParameter("needs a JOB, or --process NAME", param_hint="'JOB'")
     session: Session = ctx.find_root().obj
     counts = session.cluster.programs.counts(job_id)
     several = sum(counts.values()) > 1
@@ -463,6 +474,14 @@ def logs(
         running.print_log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
     except KeyboardInterrupt:
         raise running.StoppedWaiting(f"the job keeps running; stop it with: cluster cancel {job_id}") from None
+
+
+def _print_process_log(name: str, *, follow: bool) -> NoReturn:
+    """Print the log of a process of this machine's cluster, or the logs of all processes if the name is `all`."""
+    from threads_cluster import installation
+
+    names = [] if name == "all" else [name]
+    installation.run_server_command("logs", [*names, *(["-f"] if follow else [])], installs=False)
 
 
 def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:

@@ -58,6 +58,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "leave": ("Revoke the tokens of this machine's workers, and forget the cluster.", "leave [--anyway]"),
 }
+#: Names of all commands of this module.
+NAMES = ("start", *_TEXTS)
 #: Commands that unpack the server of this client if necessary.
 _INSTALLS = ("bundle", "join", "restore")
 
