@@ -86,8 +86,8 @@ browser-test: setup web ## test the pages in Chromium with a real cluster; skipp
 stack-test: setup ## test the Compose stack on a Docker engine; skipped without one
 	$(PYTEST) tests/stack
 
-kubernetes-lint: setup ## check the manifests with checkov; the first run installs 290 MB
-	tests/kubernetes/lint.sh
+kubernetes-lint: setup ## check manifests, Dockerfiles and Prometheus files with other tools; the first run installs 350 MB
+	$(BIN)/python -m tests.kubernetes.lint
 
 kubernetes-test: setup ## test the cluster on the Kubernetes of KUBECONFIG; skipped without one
 	$(PYTEST) tests/kubernetes
