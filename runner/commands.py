@@ -43,6 +43,8 @@ class Command:
     #: Name of a Python module, or empty. The runner installs no environment if its own Python has this module.
     module: str = ""
     grace_seconds: float = 10.0
+    #: True if the program stays alive between units.
+    persistent: bool = False
     value_bytes: int = VALUE_BYTES
 
 
@@ -74,6 +76,7 @@ _PLAIN = (
     "batch",
     "workspace",
     "grace_seconds",
+    "persistent",
     "value_bytes",
 )
 

@@ -16,6 +16,7 @@ from runner.gpus import Telemetry
 from runner.host_errors import Cordon
 from runner.ledger import Ledger
 from runner.live import Live
+from runner.programs.kept import KeptPrograms
 from runner.programs.shells import Shells
 from runner.replicas.tunnels import Tunnels
 
@@ -45,6 +46,7 @@ class Host:
     live: Live = field(default_factory=Live)
     shells: Shells = field(default_factory=Shells)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    kept: KeptPrograms = field(default_factory=KeptPrograms)
     workspaces: Workspaces = field(default_factory=Workspaces)
     #: Function that returns True if the runner is stopping.
     stopping: Callable[[], bool] = lambda: False

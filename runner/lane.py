@@ -17,6 +17,7 @@ from jobs.worker.execution import Computed, Derived, SmallJobResult
 from jobs.worker.lanes import LaneDied, Task
 from runner.files.working_directory import Workplace
 from runner.host import Host
+from runner.persistent_run import PersistentRun
 from runner.programs.slot import GuardDied
 from runner.replicas.serving import ServiceRun
 from runner.run import Run
@@ -76,9 +77,17 @@ class GuardLane(RunnerLane):
         super().repair()
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
+        ledger, kept = self._host.ledger, self._host.kept
+        if not ledger.resources.isolated:
+            kept.end_of_others(task.facts.tenant)
+        kept.end_until(lambda used: used <= ledger.unreserved_memory_bytes())
+        if task.facts.spec.get("persistent"):
+            return PersistentRun(self._host, self._place, task).go()
+        kept.take(self._place.slot.name)
         return Run(self._host, self._place, task).go()
 
     def close(self) -> None:
+        self._host.kept.take(self._place.slot.name)
         self._place.slot.close()
 
 

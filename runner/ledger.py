@@ -182,6 +182,11 @@ class Ledger:
         with self._lock:
             return dict(self._entries)
 
+    def unreserved_memory_bytes(self) -> int:
+        """Return the memory that no job has reserved."""
+        with self._lock:
+            return self._compute_free()[1] << 20
+
     # -- reservations --------------------------------------------------------------------------------------------------
 
     def first_rate(self, facts: JobFacts) -> float:

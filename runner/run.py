@@ -54,7 +54,7 @@ RETRY_SECONDS = 0.5
 #: `_PROBE_SECONDS` is the timeout of this command in seconds.
 PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
 #: Errors that prevent the start of a unit and are caused by the job, not by the host.
-_JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, InstallationFailed, MissingItem, ValueError, RecursionError)
+JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, InstallationFailed, MissingItem, ValueError, RecursionError)
 
 Answer = TypeVar("Answer")
 
@@ -65,6 +65,9 @@ class LeaseLost(Exception):
 
 class Run:
     """Execution of one lease. `go` runs the units in the lane's thread."""
+
+    #: True if a unit can leave files in the working directory that the next unit must not find.
+    _dirties_folder = True
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         self.host, self.place, self._task = host, place, task
@@ -182,7 +185,7 @@ class Run:
                 workspace=workspace,
                 traceparent=self._task.facts.traceparent,
                 tracestate=self._task.facts.tracestate,
-                gpus=",".join(gpu.uuid for gpu in self.host.ledger.gpus(self.place.slot.name)),
+                gpus=self._gpus(),
                 secrets=self._persist(self.files.secrets) if command.secrets else {},
             )
             if command.python and has_module(command.module):
@@ -191,11 +194,15 @@ class Run:
                 return self._make_environment()
         except Stale:
             raise
-        except _JOBS_FAULTS as error:
-            return Failure(error=f"the program could not be started: {_text(error)}", reason="not started")
+        except JOBS_FAULTS as error:
+            return not_started(error)
         except OSError as error:
             raise HostFault(f"cannot prepare the folders of a program: {error}") from error
         return None
+
+    def _gpus(self) -> str:
+        """Return the UUIDs of the reserved GPUs, separated by commas."""
+        return ",".join(gpu.uuid for gpu in self.host.ledger.gpus(self.place.slot.name))
 
     def _take_workspace(self) -> str:
         """Reserve the job's workspace and return its path. Programs of another Unix user cannot use it meanwhile."""
@@ -249,28 +256,35 @@ class Run:
             order = self._order(self._unit)
         except Stale:
             raise
-        except _JOBS_FAULTS as error:
-            failed = Failure(error=f"the program could not be started: {_text(error)}", reason="not started")
-            return ProgramEnd(code=0), recorder, failed
+        except JOBS_FAULTS as error:
+            return ProgramEnd(code=0), recorder, not_started(error)
         self.host.running[self.place.slot.name] = (self._job, self._unit)
         line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self.files)
         self.host.live.add(line)
-        self.place.dirty = True
+        self.place.dirty = self._dirties_folder
         beside = Program(job=self._job, unit=self._unit, lease=self._token, order=order, until=self._until)
         try:
             with self.host.shells.beside(beside):
-                return self._run_program(order, recorder), recorder, None
+                return self._run_unit(order, recorder), recorder, None
         finally:
             self.host.live.remove(line)
 
+    def _run_unit(self, order: Order, recorder: Recorder) -> ProgramEnd:
+        """Run the current unit. Raises LeaseLost and GuardDied."""
+        return self._run_program(order, recorder)
+
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
         """Run a program until it exits, after checking that the lease is valid. Raises LeaseLost and GuardDied."""
+        self._wait_for_valid_lease()
+        return self.place.slot.run(order, sink, self._look, self._until)
+
+    def _wait_for_valid_lease(self) -> None:
+        """Wait until a coordinator has confirmed the lease recently. Raises LeaseLost."""
         while self._remaining_seconds() <= 0:
             if self._must_stop():
                 raise LeaseLost("no coordinator is reachable")
             time.sleep(RETRY_SECONDS)
         self._suspended = False
-        return self.place.slot.run(order, sink, self._look, self._until)
 
     def _order(self, unit: int) -> Order:
         command = self._command
@@ -546,6 +560,11 @@ class Run:
 
 def _unless_stopped(ended: ProgramEnd) -> ProgramEnd | None:
     return None if ended.reason == "stopped" else ended
+
+
+def not_started(error: Exception) -> Failure:
+    """Return the failure of a unit whose program could not be started."""
+    return Failure(error=f"the program could not be started: {_text(error)}", reason="not started")
 
 
 def _text(error: Exception) -> str:

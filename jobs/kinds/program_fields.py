@@ -42,6 +42,8 @@ _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 #: Pattern of the environment variables that only the runner can set.
 _RUNNERS = re.compile(r"CLUSTER_.*|CUDA_VISIBLE_DEVICES|HOME")
 TEXT = {"type": "string"}
+#: Maximum length of the input of a persistent program.
+MAX_INPUT = 48 << 10
 
 
 def command(value: Any) -> list[Argument] | str:
@@ -173,6 +175,11 @@ Artifact: TypeAlias = Annotated[str, Matching(_ARTIFACT, "must be an artifact's 
 Capability: TypeAlias = Annotated[str, Matching(_CAPABILITY, "must be a compute capability, such as 8.0")]
 Host: TypeAlias = Annotated[str, Matching(_HOST, "must be a host name")]
 Workspace: TypeAlias = Annotated[str, Matching(_WORKSPACE, "must have 1 to 64 lowercase letters, digits and -")]
+Input: TypeAlias = Annotated[
+    str,
+    PlainValidator(lambda value: texts.check_text(value, "the input", MAX_INPUT)),
+    WithJsonSchema({**TEXT, "minLength": 1, "maxLength": MAX_INPUT}),
+]
 Count: TypeAlias = Annotated[int, ExactInt(1, MAX_UNITS)]
 Gpus: TypeAlias = Annotated[int, ExactInt(1, 64)]
 Mebibytes: TypeAlias = Annotated[int, ExactInt(1, 2**30)]

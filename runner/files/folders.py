@@ -22,6 +22,8 @@ MOST_ENTRIES = 10_000
 _DEPTH = 200
 #: Maximum length in bytes of a path in the working directory. Linux allows 4095 for the complete path.
 _LONGEST = 3000
+#: Maximum number of characters of a path in an error message.
+_SHOWN = 200
 
 
 class TooDeep(Exception):
@@ -160,6 +162,19 @@ class Folder:
             if any(each.fullmatch(path) for each in patterns):
                 (into / path).parent.mkdir(parents=True, exist_ok=True)
                 (self.path / path).rename(into / path)
+
+    def take_file(self, name: str, into: Path) -> None:
+        """Move one file of the program into another folder. Raises BadValue if it is not a regular file of it."""
+        path = self.path / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise BadValue(f"the file {name[:_SHOWN]!r} must be in the working directory")
+        try:
+            if path.parent.resolve() != path.parent or not self._is_program_s(path.lstat()):
+                raise BadValue(f"{name[:_SHOWN]!r} is not a regular file of the program")
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            path.rename(into / name)
+        except FileNotFoundError:
+            raise BadValue(f"the file {name[:_SHOWN]!r} does not exist") from None
 
     def new_files(self) -> list[str]:
         """Return paths of files that a unit created, among the first MOST_ENTRIES paths of the working directory.

@@ -87,6 +87,10 @@ class Workplace:
             (self._kept / "values").mkdir(parents=True, exist_ok=True)
             (self._kept / "values" / f"{unit}.json").write_bytes(value)
 
+    def keep_file(self, unit: int, name: str) -> None:
+        """Store one file of the working directory as an output file of a unit. Raises BadValue and OSError."""
+        self.folder.take_file(name, self._kept / "outputs" / str(unit))
+
     def restore(self) -> None:
         """Restore the working directory after a unit has finished.
 

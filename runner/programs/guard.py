@@ -46,6 +46,8 @@ START_SECONDS = 0.5
 LONGEST_SUSPENSION = 600.0
 #: Maximum number of file descriptors in an order: stdin, stdout, stderr, and a file for a long order.
 DESCRIPTORS = 4
+#: Number of descriptors of a program with an empty stdin: stdout and stderr.
+_OUTPUTS = 2
 #: Maximum length of a command in an error message, in characters.
 MOST_CHARACTERS = 200
 #: Exit codes that shells use for a command that does not exist, and for a command that cannot be executed.
@@ -274,7 +276,7 @@ class Guard:
 
 def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
     """Start a program. The kernel kills the program when this process dies."""
-    stdin, stdout, stderr = descriptors if order.attached else (subprocess.DEVNULL, *descriptors)
+    stdin, stdout, stderr = descriptors if len(descriptors) > _OUTPUTS else (subprocess.DEVNULL, *descriptors)
     pipes: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     if order.uid is not None or order.attached or _SETPRIV is None:
         return _spawn(order, pipes)

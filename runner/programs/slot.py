@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from runner.programs import guard_messages, processes
 from runner.programs.guard_messages import Order, ProgramEnd
@@ -53,6 +53,18 @@ _adopts = threading.Event()
 
 class GuardDied(Exception):
     """The guard process died, and its program with it. The program's result is unknown."""
+
+
+class Conversation(Protocol):
+    """Exchange with a program that stays alive. `run` takes part in it when its socket is ready."""
+
+    def fileno(self) -> int: ...
+
+    def events(self) -> int:
+        """Return the events of `select.poll` to wait for, or 0 if none is awaited any more."""
+
+    def proceed(self, events: int) -> bool:
+        """Send and receive without blocking. Return True if the exchange is complete."""
 
 
 class Slot:
@@ -99,12 +111,32 @@ class Slot:
         until it receives a later time; this works even if this process is stopped. Raises GuardDied; the next program
         then gets a new guard.
         """
+        self._replace_dead_guard()
+        drain, descriptors = make_drain(sink)
+        return self._run(order, drain, descriptors, look, until)
+
+    def start(self, order: Order, descriptors: Sequence[int], until: Callable[[], float]) -> None:
+        """Start a program that stays alive. `descriptors` are its stdin, stdout and stderr, which this method closes.
+
+        Call `exchange` for each unit. The other parameters are those of `run`. Raises GuardDied.
+        """
+        self._replace_dead_guard()
+        self._send(replace(order, until=_finite(until())), descriptors)
+
+    def exchange(
+        self, conversation: Conversation, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
+    ) -> ProgramEnd | None:
+        """Talk with the program that `start` started until the conversation is complete, then return None.
+
+        If the program ends before, return how. The other parameters are those of `run`. Raises GuardDied.
+        """
+        self.keep(until())
+        return self._attend(0.0, drain, look, until, conversation)
+
+    def _replace_dead_guard(self) -> None:
         if self._process.poll() is not None:
             self.close()
             self._replace()
-        pipes = _pipes(2)
-        drain = Drain([read for read, _ in pipes], sink)
-        return self._run(order, drain, [write for _, write in pipes], look, until)
 
     def run_attached(
         self, order: Order, descriptors: Sequence[int], look: Callable[[], float | None], until: Callable[[], float]
@@ -125,7 +157,9 @@ class Slot:
     ) -> ProgramEnd:
         try:
             self._send(replace(order, until=_finite(until())), descriptors)
-            return self._attend(order, drain, look, until)
+            ended = self._attend(order.timeout_seconds, drain, look, until)
+            assert ended is not None
+            return ended
         finally:
             drain.close()
 
@@ -140,15 +174,26 @@ class Slot:
                 os.close(descriptor)
 
     def _attend(
-        self, order: Order, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
-    ) -> ProgramEnd:
-        """Read the output of a program until the program has ended and its pipes are closed."""
+        self,
+        timeout_seconds: float,
+        drain: Drain,
+        look: Callable[[], float | None],
+        until: Callable[[], float],
+        conversation: Conversation | None = None,
+    ) -> ProgramEnd | None:
+        """Read the output of a program until the program has ended and its pipes are closed.
+
+        Return None if the conversation is complete before the program ends.
+        """
         ended: ProgramEnd | None = None
         started = kept = seen = time.monotonic()
         stopping, pipes_until = False, math.inf
-        answer_until = started + order.timeout_seconds + ANSWER_SECONDS if order.timeout_seconds else math.inf
+        answer_until = started + timeout_seconds + ANSWER_SECONDS if timeout_seconds else math.inf
         while ended is None or (drain.open and time.monotonic() < pipes_until):
-            if self._wait(drain, for_end=ended is None):
+            ready = self._wait(drain, conversation, for_end=ended is None)
+            if conversation and (events := ready.get(conversation.fileno(), 0)) and conversation.proceed(events):
+                return None
+            if self._channel.fileno() in ready:
                 ended, pipes_until = self._wait_for_end(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
@@ -162,30 +207,34 @@ class Slot:
                     answer_until = min(answer_until, now + grace + ANSWER_SECONDS)
                 elif now > kept + KEEP_SECONDS:
                     kept = now
-                    self._keep(until())
+                    self.keep(until())
                 if now > answer_until:  # The program prevents its guard from working
                     self._process.kill()
         return ended
 
-    def _keep(self, until: float) -> None:
+    def keep(self, until: float) -> None:
         """Send a program's new time limit to its guard. If the guard was stopped by a signal, resume it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
         with self._sending, contextlib.suppress(OSError):
             guard_messages.send(self._channel, guard_messages.keep(_finite(until)))
 
-    def _wait(self, drain: Drain, *, for_end: bool) -> bool:
-        """Wait for at most POLL_SECONDS. Return True if the guard process has sent a message."""
-        poll, channel = select.poll(), self._channel.fileno()
-        for pipe in drain.pipes():
+    def _wait(self, drain: Drain, conversation: Conversation | None, *, for_end: bool) -> dict[int, int]:
+        """Wait for at most POLL_SECONDS, and read the program's output.
+
+        Return the events of the guard's channel and of the conversation by file descriptor.
+        """
+        poll, pipes = select.poll(), set(drain.pipes())
+        for pipe in pipes:
             poll.register(pipe, select.POLLIN)
         if for_end:
-            poll.register(channel, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(1000 * min(POLL_SECONDS, drain.pause() or POLL_SECONDS))]
-        for pipe in ready:
-            if pipe != channel:
-                drain.read(pipe)
-        return channel in ready
+            poll.register(self._channel.fileno(), select.POLLIN)
+        if conversation and (events := conversation.events()):
+            poll.register(conversation.fileno(), events)
+        ready = dict(poll.poll(1000 * min(POLL_SECONDS, drain.pause() or POLL_SECONDS)))
+        for pipe in pipes & ready.keys():
+            drain.read(pipe)
+        return ready
 
     def _wait_for_end(self) -> ProgramEnd:
         message, _ = guard_messages.receive(self._channel)
@@ -214,6 +263,12 @@ class Slot:
             self._process.kill()
             self._process.wait()
         _forget(self._process.pid)
+
+
+def make_drain(sink: Callable[[int, bytes], None]) -> tuple[Drain, list[int]]:
+    """Return the reader of a program's output, and the descriptors of the program's stdout and stderr."""
+    pipes = _pipes(2)
+    return Drain([read for read, _ in pipes], sink), [write for _, write in pipes]
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:

@@ -82,6 +82,22 @@ def _check_times(parameters: Parameters) -> None:
         _refuse("stop_signal_seconds", f"must be at most timeout_seconds, {timeout:g}; got {stop:g}")
 
 
+def _check_persistent(parameters: Parameters) -> None:
+    """Reject what a program that stays alive between units cannot have."""
+    if not parameters.persistent:
+        if parameters.input is not None:
+            _refuse("input", "requires persistent; use items for other programs")
+        return
+    command = parameters.command
+    if not isinstance(command, str) and (
+        used := next((place for place in (program.UNIT, program.ITEM) if program_arguments.uses(command, place)), "")
+    ):
+        _refuse("command", f"{used} is not replaced in a persistent program, which reads its units from stdin")
+    for name in ("outputs", "workspace"):
+        if getattr(parameters, name):
+            _refuse(name, "cannot be combined with persistent")
+
+
 def _check_environment(parameters: Parameters) -> None:
     if twice := [name for name in parameters.secrets if name in parameters.env]:
         _refuse("secrets", f"{twice[0]} is also in env; remove one of them")
@@ -123,6 +139,7 @@ class Command(ProgramKind):
         _check_command(parameters)
         _check_items(parameters)
         _check_times(parameters)
+        _check_persistent(parameters)
         _check_environment(parameters)
         requirements = parameters.requirements.stated()
         recorded = {**parameters.model_dump(), "requirements": requirements}

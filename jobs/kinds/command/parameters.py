@@ -21,6 +21,7 @@ from jobs.kinds.program_fields import (
     Early,
     Factor,
     Grace,
+    Input,
     Requirements,
     Retry,
     Seconds,
@@ -75,7 +76,7 @@ class Retries(BaseModel):
 
 
 class Python(BaseModel):
-    """Python environment that the runner creates and caches."""
+    """Python environment of the program. The runner creates and caches it, or uses its own Python."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -148,4 +149,10 @@ class Parameters(BaseModel):
         description="Resources that each unit needs.",
     )
     workspace: Workspace | None = Field(None, description="Name of a folder that is kept between attempts and jobs.")
+    persistent: bool = Field(
+        False,
+        strict=True,
+        description="Keep the program alive between units: it reads units from its stdin and answers there.",
+    )
+    input: Input | None = Field(None, description="Text that a persistent program gets with its first unit of the job.")
     python: Python | None = Field(None, description="Python environment that comes first in PATH.")

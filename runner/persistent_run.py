@@ -1,0 +1,201 @@
+"""Execution of one lease of a persistent program, which stays alive between units, leases and jobs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jobs.worker.api.api_files import Stale
+from jobs.worker.execution import Computed
+from jobs.worker.lanes import Task
+from runner import commands
+from runner.files.folders import LARGEST_VALUE, BadValue
+from runner.files.working_directory import Workplace
+from runner.host import Host
+from runner.host_errors import HostFault, is_of_host
+from runner.programs import report
+from runner.programs.guard_messages import Order, ProgramEnd
+from runner.programs.kept import Kept, Key
+from runner.programs.persistent import BadAnswer, PersistentProgram
+from runner.programs.recorder import Recorder
+from runner.programs.report import Failure
+from runner.run import JOBS_FAULTS, Run, not_started
+
+#: Reason of a unit whose program reported an error.
+REPORTED = "error"
+#: Environment variables that describe a unit. A persistent program reads them with each unit instead.
+_OF_A_UNIT = frozenset(
+    f"CLUSTER_{name}" for name in ("JOB_ID", "UNIT", "UNITS", "ATTEMPT", "RESULT", "ITEM", "ITEM_JSON")
+) | {"TRACEPARENT", "TRACESTATE"}
+
+
+class PersistentRun(Run):
+    """Execution of one lease. The program of an earlier lease with the same key runs the units, or else a new one."""
+
+    _dirties_folder = False
+
+    def __init__(self, host: Host, place: Workplace, task: Task) -> None:
+        super().__init__(host, place, task)
+        self._kept: Kept | None = None
+        #: Answer of the program to the current unit. Empty if there is none.
+        self._answer: Mapping[str, Any] = {}
+        #: What is wrong with the answer, or an empty string.
+        self._complaint = ""
+        self._deadline = 0.0
+
+    def go(self) -> tuple[Computed, bytes]:
+        try:
+            return super().go()
+        finally:
+            kept, self._kept = self._kept, None
+            if kept is not None and kept.usable and not self._around.gpus:
+                self.host.kept.put(self.place.slot.name, kept)
+            elif kept is not None:
+                kept.end()
+
+    # -- the program ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> Failure | None:
+        try:
+            around = self._begin_context()
+        except Stale:
+            raise
+        except JOBS_FAULTS as error:
+            return not_started(error)
+        self._kept = self.host.kept.take(self.place.slot.name, self._key(around))
+        if self._kept is None:
+            return super()._prepare()
+        self._around = around
+        return None
+
+    def _begin_context(self) -> commands.ProgramContext:
+        secrets = self._persist(self.files.secrets) if self._command.secrets else {}
+        return replace(self._around, folder=str(self.place.folder.path), gpus=self._gpus(), secrets=secrets)
+
+    def _key(self, around: commands.ProgramContext) -> Key:
+        command = self._command
+        variables = commands.environment(command, replace(around, python_bin=""), unit=0, attempt=1, item=None)
+        return Key(
+            tenant=self._task.facts.tenant,
+            argv=tuple(self._arguments(0, None)),
+            environment={name: text for name, text in variables.items() if name not in _OF_A_UNIT},
+            files=command.spec.get("files") or "",
+            python=command.python,
+            memory_bytes=command.memory_bytes or self.host.memory_bytes,
+        )
+
+    def _start(self, order: Order) -> Kept:
+        variables = {name: text for name, text in order.environment.items() if name not in _OF_A_UNIT}
+        program = PersistentProgram(self.place.slot, replace(order, environment=variables), self._until)
+        taken, self._environment_taken = self._environment_taken, None
+
+        def release() -> None:
+            if taken is not None:
+                self.host.environments.give_back(taken)
+            self.place.dirty = True
+            self._clean_up()
+
+        return Kept(key=self._key(replace(self._around, python_bin="")), program=program, release=release)
+
+    def _run_unit(self, order: Order, recorder: Recorder) -> ProgramEnd:
+        self._wait_for_valid_lease()
+        self._deadline = time.monotonic() + order.timeout_seconds if order.timeout_seconds else 0.0
+        self._kept = kept = self._kept or self._start(order)
+        began, self._answer, self._complaint = time.monotonic(), {}, ""
+        kept.units += 1
+        try:
+            answer = kept.program.run(self._message(kept), recorder, self._look, self._until)
+        except BadAnswer as error:
+            self._complaint = str(error)
+            self._end_program()
+            return ProgramEnd(code=1, seconds=time.monotonic() - began)
+        if isinstance(answer, ProgramEnd):
+            self._end_program()
+            return replace(answer, reason="timeout") if self._is_late() and answer.reason == "stopped" else answer
+        self._answer = answer
+        return ProgramEnd(code=0, seconds=time.monotonic() - began)
+
+    def _message(self, kept: Kept) -> dict[str, Any]:
+        """Return the unit as the program reads it. The first unit of a job has the job's input."""
+        message = {"job": self._job, "unit": self._unit, "attempt": self._attempt(self._unit)}
+        if (item := self._item(self._unit)) is not None:
+            message["item"] = json.loads(item)
+        if kept.job != self._job and (text := self._command.spec.get("input")) is not None:
+            message["input"] = text
+        kept.job = self._job
+        return message
+
+    def _end_program(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.end()
+
+    def _look(self) -> float | None:
+        if self._deadline and time.monotonic() >= self._deadline - self._command.stop_signal_seconds:
+            return max(0.0, self._deadline - time.monotonic())
+        return super()._look()
+
+    def _is_late(self) -> bool:
+        return bool(self._deadline) and time.monotonic() >= self._deadline - self._command.stop_signal_seconds
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def _take(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
+        """Store the unit's output and its value. Return the failure of the unit, or None. Raises HostFault."""
+        if not self._answer and (is_of_host(OSError(ended.errno, "")) or (ended.error and self._blames_host(ended))):
+            raise HostFault(f"cannot start a program: {ended.error}")
+        failed, value = self._failure(ended, recorder), None
+        try:
+            failed, value = self._store_value(self._take_files(failed))
+            self.place.keep(self._unit, recorder, ())
+        except OSError as error:
+            self._end_program()
+            failed = self._make_space(error, ended, recorder)
+        if failed is None:
+            self._ms.append(round(ended.seconds * 1000))
+            self._attempts.append(self._attempt(self._unit))
+            self._values.append(value)
+        return failed
+
+    def _failure(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
+        seconds, tail = round(ended.seconds, 3), recorder.tail()
+        if self._complaint:
+            return Failure(error=self._complaint, exit=1, seconds=seconds, tail=tail)
+        if "error" in self._answer:
+            words = str(self._answer["error"])[: report.MAX_ERROR]
+            return Failure(error=words, exit=1, reason=REPORTED, seconds=seconds, tail=tail)
+        if not self._answer and not ended.code and not ended.reason:
+            words = "the program exited with exit code 0 before it answered"
+            return Failure(error=words, exit=0, seconds=seconds, tail=tail)
+        return report.failure(ended, tail, self._command.timeout_seconds)
+
+    def _take_files(self, failed: Failure | None) -> Failure | None:
+        """Store the files that the answer names. Return the failure of the unit, or None. Raises OSError."""
+        names = self._answer.get("files", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return failed or Failure(error="the answer's files are not a list of paths", exit=1)
+        try:
+            for name in names:
+                self.place.keep_file(self._unit, name)
+        except BadValue as error:
+            return failed or Failure(error=str(error), exit=1)
+        return failed
+
+    def _store_value(self, failed: Failure | None) -> tuple[Failure | None, Any]:
+        """Return the unit's failure, and its value unless a file stores it. Raises OSError.
+
+        The value of a failed unit is always stored as a file, because its record has no place for it.
+        """
+        value = self._answer.get("value")
+        text = b"" if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) > LARGEST_VALUE:
+            words = f"the value has {len(text)} bytes; the maximum is {LARGEST_VALUE}"
+            return failed or Failure(error=words, exit=1), None
+        if text and (failed or len(text) > self._command.value_bytes):
+            self.place.keep(self._unit, None, (), text)
+            return failed, {"artifact": True}
+        self._value_bytes += len(text)
+        return failed, value

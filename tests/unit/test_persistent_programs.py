@@ -1,0 +1,263 @@
+"""Tests programs that stay alive between units: their answers, their ends, and who may share one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import InvalidRequest
+from jobs.kinds.command.definition import KIND
+from jobs.worker.lanes import LaneDied
+from runner.programs.kept import KeptPrograms
+from tests.integration.live import until
+from tests.unit.test_runner_leases import Bench
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
+
+#: Program that does what a unit's item says, and answers with its PID unless the item says something else.
+PROGRAM = """
+import json, os, pathlib, signal, socket, sys, time
+ours, seen = socket.socket(fileno=0), 0
+for line in ours.makefile():
+    unit, seen = json.loads(line), seen + 1
+    item = unit.get("item")
+    answer = {"value": os.getpid()}
+    if item == "exit": os._exit(3)
+    if item == "leave": sys.exit()
+    if item == "close": os.close(0); time.sleep(60)
+    if item == "wait": pathlib.Path("ready").touch(); time.sleep(60)
+    if item == "print": print("unit", unit["unit"])
+    if item == "raise": print("why", file=sys.stderr); answer = {"error": "ValueError: no", "value": [1, 2]}
+    if item == "long": answer = {"value": "x" * 100_000}
+    if item == "longest": answer = {"value": "x" * 1_040_000}
+    if item == "endless": ours.sendall(b"x" * (2 << 20))
+    if item == "text": ours.sendall(b"this is no JSON\\n"); continue
+    if item == "list": ours.sendall(b"[1]\\n"); continue
+    if item == "twice": ours.sendall(b"{}\\n{}\\n"); continue
+    if item == "unit": answer = {"value": unit}
+    if item == "env": answer = {"value": dict(os.environ)}
+    if isinstance(item, dict):
+        for name in item["write"]: pathlib.Path(name).write_text(name)
+        answer = {"files": item["files"]}
+    if item == "memory": kept = b"x" * (200 << 20)
+    ours.sendall(json.dumps(answer).encode() + b"\\n")
+"""
+COMMAND: list[Any] = [sys.executable, "-c", {"literal": PROGRAM}]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.lane.close()
+
+
+def values(bench: Bench, *items: Any, **more: Any) -> list[Any]:
+    """Run a job with these items, and return its values."""
+    upto, run = bench.run(COMMAND, 0, len(items), items=list(items), persistent=True, **more)
+    assert upto == len(items)
+    return list(run.get("values", ()))
+
+
+def failure(bench: Bench, *items: Any, **more: Any) -> dict[str, Any]:
+    """Run a job whose last unit fails, and return the record of the failure."""
+    call = bench.fail(COMMAND, 0, len(items), items=list(items), persistent=True, **more)
+    row: dict[str, Any] = call[-1]
+    return row
+
+
+def test_one_program_runs_the_units_of_several_jobs(bench: Bench) -> None:
+    pids = values(bench, 1, 2, 3) + values(bench, 1, job="j2") + values(bench, 1, job="j3", timeout_seconds=50)
+    assert len(set(pids)) == 1
+    bench.lane.close()
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"env": {"A": "2"}},
+        {"secrets": ["PASSWORD"]},
+        {"requirements": {"memory_mib": 300}},
+        {"files": "a" * 64},
+    ],
+)
+def test_a_job_with_other_settings_has_another_program(bench: Bench, more: dict[str, Any]) -> None:
+    [first], [second] = values(bench, 1), values(bench, 1, job="j2", **more)
+    assert first != second
+    assert not Path(f"/proc/{first}").exists()
+
+
+def test_programs_of_other_tenants_are_ended(bench: Bench) -> None:
+    [pid] = values(bench, 1)
+    bench.host.kept.end_of_others("default")
+    assert Path(f"/proc/{pid}").exists()
+    bench.host.kept.end_of_others("other")
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_program_reads_its_unit_and_its_job_s_input_once(bench: Bench) -> None:
+    first, second = values(bench, "unit", "unit", input="hello", job="j2", errors=1)
+    assert first == {"job": "j2", "unit": 0, "attempt": 2, "item": "unit", "input": "hello"}
+    assert second == {"job": "j2", "unit": 1, "attempt": 1, "item": "unit"}
+    [again] = values(bench, "unit", input="hello", job="j3")
+    assert again["input"] == "hello"
+
+
+def test_variables_of_a_unit_are_not_in_the_environment(bench: Bench) -> None:
+    [found] = values(bench, "env", env={"MINE": "x"})
+    assert found["MINE"] == "x" and not {name for name in found if name.startswith("CLUSTER_")}
+
+
+def test_each_unit_has_its_own_output(bench: Bench) -> None:
+    values(bench, "print", 1, "print")
+    assert bench.files.kept == [([0, 1, 2], {"logs/0": b"unit 0\n", "logs/2": b"unit 2\n"})]
+
+
+def test_a_unit_that_reports_an_error_fails_and_its_program_goes_on(bench: Bench) -> None:
+    [before] = values(bench, 1)
+    row = failure(bench, "raise", job="j2")
+    assert (row["error"], row["reason"], row["exit"], row["tail"]) == ("ValueError: no", "error", 1, "why\n")
+    assert bench.files.kept[-1] == ([0], {"logs/0": b"why\n", "logs/0.streams": b"[[0,4]]", "values/0.json": b"[1,2]"})
+    assert values(bench, 1, job="j3") == [before]
+
+
+def test_a_long_value_is_kept_as_a_file(bench: Bench) -> None:
+    assert values(bench, "long") == [{"artifact": True}]
+    assert bench.files.kept == [([0], {"values/0.json": b'"' + b"x" * 100_000 + b'"'})]
+
+
+def test_files_that_an_answer_names_are_kept(bench: Bench) -> None:
+    values(bench, {"write": ["a", "b"], "files": ["b"]}, {"write": ["c"], "files": ["c", "a"]})
+    assert bench.files.kept == [([0, 1], {"outputs/0/b": b"b", "outputs/1/c": b"c", "outputs/1/a": b"a"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nosuch", "'nosuch' does not exist"),
+        ("/etc/passwd", "must be in the working directory"),
+        ("../../x", "must be in the working directory"),
+        (".", "not a regular file"),
+        (7, "not a list of paths"),
+    ],
+)
+def test_an_answer_cannot_name_other_files(bench: Bench, name: Any, words: str) -> None:
+    assert words in failure(bench, {"write": [], "files": [name]})["error"]
+
+
+def test_an_answer_cannot_name_a_file_behind_a_link(bench: Bench) -> None:
+    values(bench, 1)
+    (bench.home / "link").symlink_to("/etc")
+    (bench.home / "direct").symlink_to("/etc/passwd")
+    for name in ("link/passwd", "direct"):
+        assert "not a regular file" in failure(bench, {"write": [], "files": [name]}, job=name[0])["error"]
+
+
+def test_waiting_programs_leave_memory_to_jobs_that_require_it(bench: Bench) -> None:
+    [pid] = values(bench, 1)
+    facts = bench.task(["true"], requirements={"memory_mib": 999}).facts
+    assert bench.host.ledger.take(bench.lane, facts)
+    bench.host.kept.end_until(lambda used: used <= bench.host.ledger.unreserved_memory_bytes())
+    assert not Path(f"/proc/{pid}").exists(), "an interpreter needs more than 1 MiB"
+    bench.host.ledger.give_back(bench.lane)
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ("exit", "exit code 3"),
+        ("leave", "exited with exit code 0 before it answered"),
+        ("text", "the program's answer is invalid"),
+        ("list", "must be a JSON object, not list"),
+        ("twice", "more than once"),
+        ("endless", "the program's answer exceeds"),
+        ("close", "closed its stdin"),
+    ],
+)
+def test_a_unit_whose_program_ends_or_answers_nonsense_fails_alone(bench: Bench, item: str, words: str) -> None:
+    row = failure(bench, 1, item)
+    assert words in row["error"] and row["unit"] == 1
+    assert bench.leases.names[-2:] == ["commit", "fail"], "the unit before is finished"
+    [pid] = values(bench, 1, job="j2")
+    assert pid
+
+
+def test_a_value_beyond_the_limit_fails_its_unit(bench: Bench) -> None:
+    assert values(bench, "longest") == [{"artifact": True}]
+
+
+def test_a_unit_that_runs_too_long_is_killed_with_its_program(bench: Bench) -> None:
+    row = failure(bench, "wait", timeout_seconds=0.5)
+    assert row["reason"] == "timeout" and "timeout_seconds, 0.5" in row["error"]
+    assert values(bench, 1, job="j2")
+
+
+def test_a_unit_that_uses_too_much_memory_is_killed_with_its_program(bench: Bench) -> None:
+    row = failure(bench, "memory", "wait", requirements={"memory_mib": 100}, timeout_seconds=50)
+    assert row["reason"] == "memory"
+
+
+def test_a_cancelled_unit_ends_its_program(bench: Bench) -> None:
+    task = bench.task(COMMAND, 0, 1, items=["wait"], persistent=True, grace_seconds=0.1)
+    done: list[int] = []
+    thread = threading.Thread(target=lambda: done.append(bench.lane.compute(task)[0].upto))
+    thread.start()
+    until((bench.home / "ready").exists)
+    task.ask_to_stop(2)
+    thread.join(60)
+    assert done == [0] and not bench.leases.calls
+    assert values(bench, 1, job="j2")
+
+
+def test_a_dead_guard_costs_the_lease_and_the_next_program_starts(bench: Bench) -> None:
+    [pid] = values(bench, 1)
+    os.kill(bench.slot.pid, 9)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    try:
+        [other] = values(bench, 1, job="j2")
+    except LaneDied:
+        [other] = values(bench, 1, job="j2")
+    assert other != pid
+
+
+def test_a_program_without_units_is_ended(bench: Bench) -> None:
+    bench.host.kept = KeptPrograms(idle_seconds=0.1)
+    [pid] = values(bench, 1)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert not bench.home.exists()
+    assert values(bench, 1, job="j2") != [pid]
+
+
+def test_another_program_in_the_slot_ends_the_one_that_waits(bench: Bench) -> None:
+    [pid] = values(bench, 1)
+    assert bench.run(["true"], job="j2")[0] == 1
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_ten_thousand_units_take_one_program_each(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.programs.kept.MOST_UNITS", 3)
+    pids = [pid for job in ("a", "b", "c", "d") for pid in values(bench, 1, 2, job=job)]
+    assert len(set(pids)) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"command": ["echo", "{unit}"], "persistent": True}, "{unit} is not replaced"),
+        ({"command": ["x"], "persistent": True, "outputs": ["a"]}, "parameters.outputs"),
+        ({"command": ["x"], "persistent": True, "workspace": "w"}, "parameters.workspace"),
+        ({"command": ["x"], "input": "a"}, "requires persistent"),
+        ({"command": ["x"], "persistent": True, "input": "a\0"}, "the input"),
+    ],
+)
+def test_what_a_persistent_program_cannot_have_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(Exception, match=words.replace("{", r"\{").replace(".", r"\.")) as raised:
+        KIND.plan(KIND.parameters(**more))
+    assert isinstance(raised.value, InvalidRequest | ValueError)
