@@ -5,7 +5,8 @@ shopt -s inherit_errexit 2>/dev/null || true # requires bash 4.4; `local` also w
 [[ -z ${DEBUG:-} ]] || set -x
 # shellcheck disable=SC2034  # report.sh and backup.sh take paths as the user sees them
 CALLED_FROM=$PWD
-[[ ${BASH_SOURCE[0]} != */* ]] || cd "${BASH_SOURCE[0]%/*}/"
+# A link to the current release can change while its processes are running.
+[[ ${BASH_SOURCE[0]} != */* ]] || cd -P "${BASH_SOURCE[0]%/*}/"
 # shellcheck source=deploy/state.sh
 source deploy/state.sh
 # shellcheck source=deploy/docker/talk.sh

@@ -113,6 +113,7 @@ def unpack(home: Path, archive: Path) -> str:
         try:
             opened_archive.extraction_filter = getattr(tarfile, "data_filter", None)
             opened_archive.extractall(folder)
+            folder.chmod(0o755)  # a cluster of the system runs the release as another user
             folder.rename(releases / name)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)

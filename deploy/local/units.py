@@ -119,6 +119,7 @@ SYSTEM, USER = Scope(is_system=True), Scope(is_system=False)
 def cluster_unit(scope: Scope, options: Sequence[str]) -> str:
     """Return the text of the unit that starts a local cluster with some options of the command `local`."""
     return _render(
+        scope,
         "Threads Cluster on this machine",
         ["local", *options],
         type=_NOTIFY,
@@ -130,6 +131,7 @@ def cluster_unit(scope: Scope, options: Sequence[str]) -> str:
 def worker_unit() -> str:
     """Return the text of the unit that starts the workers of a joined machine."""
     return _render(
+        USER,
         "Workers of this machine for a Threads Cluster",
         ["join"],
         type="Type=exec",
@@ -162,11 +164,23 @@ def _environment() -> str:
     return _quote(f"CLUSTER_HOME={STATE_FOLDER}")
 
 
-def _render(description: str, words: Sequence[str], **parts: str) -> str:
+def _code(scope: Scope) -> Path:
+    """Return the folder of the code that a unit runs.
+
+    The unit of a user runs the current release of an installation, also after an update. The release itself is bound
+    into the sandbox of the system's unit, so that unit changes when it is written again.
+    """
+    current = CHECKOUT.parent.parent / "current"
+    is_current = CHECKOUT.parent.name == "releases" and current.resolve() == CHECKOUT
+    return current if is_current and not scope.is_system else CHECKOUT
+
+
+def _render(scope: Scope, description: str, words: Sequence[str], **parts: str) -> str:
+    code = _code(scope)
     return _UNIT.format(
         description=description,
-        code=_escape(str(CHECKOUT)),
-        command=" ".join(_quote(word).replace("$", "$$") for word in (f"{CHECKOUT}/deploy-cluster.sh", *words)),
+        code=_escape(str(code)),
+        command=" ".join(_quote(word).replace("$", "$$") for word in (f"{code}/deploy-cluster.sh", *words)),
         environment=_environment(),
         **parts,
     )

@@ -156,8 +156,9 @@ def test_a_bundle_that_cannot_be_written_says_why(
 def unpack(tmp_path: Path) -> Callable[[Path], subprocess.CompletedProcess[str]]:
     """Return a function that unpacks a bundle as `local --bundle` does, and prints pip's settings."""
     script = """
-        CALLED_FROM=/ CLUSTER_HOME=$HOME DATA=$HOME/.cluster DRY= WORK=
-        source deploy/docker/talk.sh; source deploy/local/commands.sh; source deploy/local/bundle.sh
+        CALLED_FROM=/ CLUSTER_HOME=$HOME DRY= WORK=
+        source deploy/state.sh; source deploy/docker/talk.sh
+        source deploy/local/commands.sh; source deploy/local/bundle.sh
         install_bundle --port 3100 --bundle "$1"
         echo "$PIP_NO_INDEX $PIP_FIND_LINKS ${OTHERS[*]}"
     """

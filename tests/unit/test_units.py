@@ -93,6 +93,15 @@ def test_code_in_a_home_folder_is_visible_to_the_service(monkeypatch: pytest.Mon
     assert "BindReadOnlyPaths" not in units.cluster_unit(USER, [])
 
 
+def test_only_the_unit_of_a_user_follows_the_current_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = tmp_path / "releases" / "1.0"
+    release.mkdir(parents=True)
+    (tmp_path / "current").symlink_to(release)
+    monkeypatch.setattr(units, "CHECKOUT", release)
+    assert f'ExecStart="{tmp_path}/current/deploy-cluster.sh" "local"' in units.cluster_unit(USER, [])
+    assert f'ExecStart="{release}/deploy-cluster.sh" "local"' in units.cluster_unit(SYSTEM, [])
+
+
 def test_special_characters_in_paths_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units, "CHECKOUT", Path('/opt/a b/100%/$x/"y"'))
     text = units.cluster_unit(USER, ["--port", "3100"])
