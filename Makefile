@@ -28,7 +28,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that new scripts are checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk bundle-walk soak web web-test openapi licenses release proto \
+.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk bundle-walk soak web web-test openapi openapi-test licenses release proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -118,6 +118,10 @@ web-test: setup ## check the tests, types and sizes of the pages
 openapi: setup ## write web/openapi.json, the source of the pages' types
 	$(BIN)/python -m coordinator.openapi > web/openapi.json.new
 	mv web/openapi.json.new web/openapi.json
+
+openapi-test: setup web ## check web/openapi.json with linters and generated clients; the first run installs 180 MB
+	tests/openapi/install.sh
+	$(PYTEST) tests/openapi
 
 gpu-host-test: setup ## test the GPU kernels without a GPU: compile them with NVRTC and run them on the CPU
 	$(PYTEST) $(wildcard tests/contract/test_gpu_*.py tests/unit/test_gpu*.py) tests/integration/test_gpu_worker.py \

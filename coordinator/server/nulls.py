@@ -21,12 +21,18 @@ def omit(model: type[BaseModel], body: Mapping[str, Any]) -> Any:
 
 
 def allow(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Return the schema of an object that also declares null for the fields in which `omit` accepts it."""
+    """Return the schema of an object that also declares null for the fields in which `omit` accepts it.
+
+    Defaults of null are left out, because openapi-typescript makes each field with a default a required field.
+    """
     optional = set(_optional(schema, definitions))
     properties = {
-        name: _add_null(field) if name in optional else field for name, field in schema.get("properties", {}).items()
+        name: _add_null(field)
+        if name in optional
+        else {key: value for key, value in field.items() if key != "default" or value is not None}
+        for name, field in schema.get("properties", {}).items()
     }
-    return {**schema, "properties": properties} if optional else schema
+    return {**schema, "properties": properties} if properties else schema
 
 
 @cache

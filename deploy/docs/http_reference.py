@@ -17,7 +17,8 @@ _HEAD = """\
 # HTTP API
 
 The API accepts and returns JSON. Send your token as `Authorization: Bearer TOKEN`. A running cluster serves its OpenAPI
-description at `/api/openapi.json`, and an interactive page at `/api/docs`.
+description at `/api/openapi.json`, and an interactive page at `/api/docs`. You can [generate a
+client](../../generated-clients.md) from the description.
 
 Errors are `application/problem+json` as described in RFC 9457: `title` names the error, `detail` says what was wrong
 and what to do, and `field` names the field of the request.
@@ -30,10 +31,15 @@ class _Page:
 
     def __init__(self, document: Schema) -> None:
         self._schemas: Schema = document["components"]["schemas"]
+        self._tags = {tag["name"]: tag["description"] for tag in document["tags"]}
         self._used: list[str] = []
 
     def render(self, tag: str, operations: Sequence[tuple[str, str, Schema]]) -> str:
-        parts = [f"# HTTP API: {tag}\n", *(self._operation(*each) for each in operations)]
+        parts = [
+            f"# HTTP API: {tag}\n",
+            f"{prose(self._tags[tag])}\n",
+            *(self._operation(*each) for each in operations),
+        ]
         types = [self._named(name) for name in _iterate_growing_list(self._used)]
         return "\n".join([*parts, *(["## Types\n", *sorted(types)] if types else [])])
 

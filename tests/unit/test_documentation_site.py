@@ -111,6 +111,8 @@ def test_every_operation_has_a_page_of_its_domain() -> None:
     assert len(targets) > 100
     for page, anchor in targets:
         assert f"{{ #{anchor} }}" in pages[page]
+    assert pages["jobs"].startswith("# HTTP API: jobs\n\nSubmit jobs, ")
+    assert "Request body, `application/json`: [Submission](#type-submission)." in pages["jobs"]
 
 
 @pytest.mark.parametrize(
