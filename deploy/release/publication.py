@@ -16,9 +16,12 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from deploy.bundle import targets
 from deploy.release import licenses, sbom, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Platform of the bundle. `cluster bundle --platform` writes bundles for others.
+PLATFORM = "linux-x86_64"
 _CHANGES = re.compile(r"^## \[(?P<version>[^\]]+)\].*?$(?P<text>.*?)(?=^## \[|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -46,6 +49,7 @@ def write_files(folder: Path, root: Path, version: str) -> None:
     revision, seconds = git(root, "log", "-1", "--format=%H %ct").split()
     name = f"threads-cluster-{version}"
     wheel.build(folder, root)
+    write_bundle(folder / f"{name}-bundle.tar", root)
     made = datetime.fromtimestamp(int(seconds), UTC)
     (folder / f"{name}.cdx.json").write_text(sbom.write(version, revision, made))
     (folder / f"{name}-image-contexts.tar.gz").write_bytes(image_contexts(root, int(seconds)))
@@ -59,6 +63,14 @@ def require_clean(root: Path) -> None:
             f"A release is built from a commit, but these files are not committed:\n{changes}\n"
             "Commit or remove them, then run the same command again."
         )
+
+
+def write_bundle(file: Path, root: Path) -> None:
+    """Write the bundle for machines without a network, with the packages for all versions of Python on PLATFORM."""
+    command = [sys.executable, "-m", "deploy.bundle", str(file.resolve()), "--platform", PLATFORM]
+    done = subprocess.run([*command, "--python", ",".join(targets.PYTHONS)], cwd=root, check=False)
+    if done.returncode:
+        raise NoRelease("The bundle cannot be written; see the lines above.")
 
 
 def image_contexts(root: Path, seconds: int) -> bytes:

@@ -123,6 +123,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "tests: commit"]):
         subprocess.run([*run, *words], cwd=root, check=True)
     monkeypatch.setattr(wheel, "build", lambda folder, _root: (folder / "a.whl").write_text("a wheel"))
+    monkeypatch.setattr(publication, "write_bundle", lambda file, _root: file.write_text("a bundle"))
     monkeypatch.setattr(sbom, "write", lambda *arguments: repr(arguments))
     return root
 
