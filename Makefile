@@ -86,6 +86,14 @@ browser-test: setup web ## test the pages in Chromium with a real cluster; skipp
 stack-test: setup ## test the Compose stack on a Docker engine; skipped without one
 	$(PYTEST) tests/stack
 
+.PHONY: image image-walk
+image: ## build threads/cluster, the image with a whole cluster; GPU=1 adds GPU workers
+	docker compose build web
+	docker compose -f deploy/single/docker-compose.yml build
+
+image-walk: setup image ## start the image with a whole cluster, use it, and restart it (a minute or two)
+	IMAGE=1 $(PYTEST) -s tests/stack/test_single_image.py
+
 kubernetes-lint: setup ## check manifests, Dockerfiles and Prometheus files with other tools; the first run installs 350 MB
 	$(BIN)/python -m tests.kubernetes.lint
 
