@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 _GRPC = ("GRPC_PORT", "grpc", "grpc.aio")
 TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 #: Commands that install a group of packages in a local cluster.
-_LOCAL_COMMANDS = {"tracing": "in a local cluster, start it with ./deploy-cluster.sh local --tracing; elsewhere, "}
+_LOCAL_COMMANDS = {"tracing": "in a local cluster, start it with cluster start --tracing; elsewhere, "}
 
 
 class MissingPackages(Exception):

@@ -19,7 +19,7 @@ _RULES = ("alerts.yml", "recording.yml")
 
 _CONFIGURATION = """\
 # Prometheus configuration of the local cluster at {url}. To start Prometheus as the user of the cluster:
-#   ./deploy-cluster.sh metrics --config > prometheus.yml
+#   cluster metrics --config > prometheus.yml
 #   prometheus --config.file=prometheus.yml --web.listen-address=127.0.0.1:9091
 # Print the configuration again after an update of the cluster, and if its ports or settings ALERT_* change.
 global:

@@ -125,6 +125,19 @@ def run(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     return int(ended.value.code or 0), out
 
 
+def test_the_option_config_runs_the_command_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+
+    def execute(program: str, arguments: list[str], _: dict[str, str]) -> None:
+        calls.append([Path(program).name, *arguments[1:]])
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execve", execute)
+    with pytest.raises(SystemExit):
+        cli.main(["metrics", "--config"])
+    assert calls == [["deploy-cluster.sh", "metrics", "--config"]]
+
+
 def test_the_command_prints_what_prometheus_reads(
     bench: Bench, any_redis_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -398,7 +398,7 @@ def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_ins
     assert not usable.otel_exporter_otlp_endpoint and not tracing.Tracing.from_settings(usable).exports
     [line] = caplog.messages
     assert line.startswith("span export is disabled: OTEL_EXPORTER_OTLP_ENDPOINT is set")
-    assert "./deploy-cluster.sh local --tracing; elsewhere, pip install" in line
+    assert "cluster start --tracing; elsewhere, pip install" in line
     assert "--require-hashes -r requirements/tracing.txt" in line and "\n" not in line
 
 

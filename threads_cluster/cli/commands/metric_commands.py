@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -11,6 +11,9 @@ from threads_cluster.cli import show
 from threads_cluster.cli.session import as_json_option
 from threads_cluster.terminal import visible
 
+Config: TypeAlias = Annotated[
+    bool, typer.Option("--config", help="Print a Prometheus configuration for the running cluster of this machine.")
+]
 AsJson: TypeAlias = as_json_option("Print JSON, one metric per line.")  # type: ignore[valid-type]
 
 
@@ -19,8 +22,12 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(metrics)
 
 
-def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
+def metrics(ctx: typer.Context, as_json: AsJson = False, config: Config = False) -> None:
     """Print job counts, job durations and host scores in Prometheus's format, under grid-cli's metric names."""
+    if config:
+        from threads_cluster import installation
+
+        installation.run_server_command("metrics", ["--config"], installs=False)
     rows = ctx.obj.cluster.metrics()
     if as_json:
         show.listing(rows, lambda _rows: None, as_json=True)

@@ -27,6 +27,7 @@ Processes of this user:
   --bundle FILE  install all packages from a bundle, without a network
   --user         let systemd start the cluster whenever this machine boots
   --system       the same as a system user. Needs root
+  --tracing      send the spans of jobs to an OpenTelemetry collector
 
 \b
 Containers or pods instead:
