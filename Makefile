@@ -152,6 +152,10 @@ release: setup web ## build the files of a release in dist/ from a clean commit
 proto: setup ## generate the gRPC messages from coordinator/rpc/cluster.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. coordinator/rpc/cluster.proto
 
+.PHONY: join-walk
+join-walk: setup ## join three new machines without a checkout in network namespaces (minutes; requires root)
+	$(BIN)/python -m tests.integration.join_walk
+
 greedy-equal: setup ## compare the greedy output of llama.cpp and Transformers; ENGINE_PYTHON is a Python with torch and transformers
 	@test -n "$(ENGINE_PYTHON)" || { echo "error: ENGINE_PYTHON is not set; set it to a Python that has torch and transformers" >&2; exit 2; }
 	$(BIN)/python -m tests.greedy_equal --python $(ENGINE_PYTHON)

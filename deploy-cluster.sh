@@ -49,15 +49,15 @@ system is neither Linux nor macOS.
   metrics --config  print a configuration with which Prometheus monitors the running cluster (docs/monitoring.md)
 
 More machines for the local cluster, without Docker or Kubernetes. They connect to this machine (docs/hosts.md).
-  invite    print a command with which one machine can join the cluster once
+  invite    print a line and a token, with which one machine without a checkout can join the cluster once
               --address A    name or address of this machine, as seen from the other machine
               --port P       HTTPS port for joined machines (default: 3443, or the next free port)
               --ttl T        validity of the invitation, such as 30m (default: 1h)
-              --gpu, --runner  add these options to the printed command
+              --gpu, --runner  add these options to the printed line
               --labels L,M   labels of the host that joins, which tenants can require
               --close ID     revoke an unused invitation, named by its ID or its text
-  join INVITATION  on the other machine: work for the cluster until Ctrl-C. Later, run join without an invitation to
-              continue. join - reads the invitation from stdin, which hides it from lists of processes
+  join HOST:PORT/FINGERPRINT  on the other machine, in a checkout: work for the cluster until Ctrl-C. Reads the token
+              of the invitation from stdin. Later, run join without arguments to continue
               --name N       name of this machine in the cluster (default: its host name)
               --workers N    start N CPU workers that share the cores (default: 1; 0 for none)
               --gpu          also start a worker for each GPU

@@ -205,6 +205,9 @@ class Settings(BaseSettings):
     #: Folder that the coordinator serves at `/`, such as `web/dist`.
     #: If the setting is empty, another server serves the pages.
     pages_dir: str = ""
+    #: Folder with the installer and the wheel that the coordinator serves to new machines at `/join` (docs/hosts.md).
+    #: A local cluster creates the folder after the first `invite`. If the setting is empty, `/join` does not exist.
+    join_dir: str = ""
     #: File to which the leading coordinator appends the audit log (docs/audit.md).
     #: If the setting is empty, Redis keeps the last 100,000 entries.
     audit_file: str = ""

@@ -1,27 +1,29 @@
-"""Routes for hosts: list hosts, and exchange an invitation for the tokens of a new host's workers."""
+"""Routes for hosts: list hosts, install a new host, and exchange an invitation for the tokens of its workers."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Path, Request, Response
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
-from coordinator.hosts import queries
+from coordinator.hosts import installer, queries
 from coordinator.server import bodies, certificates, http, patterns
 from coordinator.server.http import json_response
 from jobs import VERSION, errors
 from threads_protocol.answers import hosts as answers
 
 routes = http.router(tag="cluster")
-#: Router for routes without authentication. A joining machine does not trust the cluster's certificate yet.
+#: Router for routes without authentication, because a machine calls them before it has a token.
 open_routes = http.open_router()
 
-_PEM = "application/x-pem-file"
+_PEM, _PYTHON, _WHEEL = "application/x-pem-file", "text/x-python", "application/octet-stream"
 #: Maximum number of workers per join.
 _MOST_WORKERS = 64
+WheelName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._+-]{1,128}\.whl$", description="File name of the wheel.")]
 HostName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Host name.")]
 
 
@@ -51,6 +53,21 @@ def get_authority(cluster: http.ClusterDep) -> Response:
             "TLS_CERTIFICATE of this coordinator is not set or contains no certificate of an authority"
         )
     return Response(text, media_type=_PEM)
+
+
+@open_routes.get("/join", tags=["cluster"], response_class=Response, responses={200: {"content": {_PYTHON: {}}}})
+def get_installer(cluster: http.ClusterDep) -> Response:
+    """Return the program that installs this version of the cluster on a new machine and joins it.
+
+    It contains no secrets. `invite` prints its SHA-256 digest. Without an installer, the response is a 404.
+    """
+    return Response(installer.read(cluster.settings), media_type=_PYTHON, headers={"Cache-Control": "no-cache"})
+
+
+@open_routes.get("/join/{wheel}", tags=["cluster"], response_class=Response, responses={200: {"content": {_WHEEL: {}}}})
+def get_wheel(wheel: WheelName, cluster: http.ClusterDep) -> Response:
+    """Return the wheel of this version of the cluster. The installer compares its SHA-256 digest."""
+    return FileResponse(installer.find_wheel(cluster.settings, wheel), media_type=_WHEEL)
 
 
 @routes.get("/hosts", **http.describe_response(answers.HostList))

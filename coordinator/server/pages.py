@@ -48,7 +48,7 @@ COMPRESSED = {"br": ".br", "gzip": ".gz"}
 #: Page at the path /.
 HOME = "cluster.html"
 #: Prefixes of the API's paths.
-_API_PATHS = ("/api", "/v1", "/health", "/ready")
+_API_PATHS = ("/api", "/v1", "/join", "/health", "/ready")
 _METHODS = ("GET", "HEAD")
 _ZERO_WEIGHT = re.compile(r"q=0(\.0*)?")
 

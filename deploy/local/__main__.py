@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     invite.add_argument("--labels", default="")
     invite.add_argument("--gpu", action="store_true")
     invite.add_argument("--runner", action="store_true")
+    invite.add_argument("--only-text", action="store_true")
     join = verbs.add_parser("join")
     join.add_argument("invitation", nargs="?", default="")
     join.add_argument("--name", default="")
@@ -143,6 +144,7 @@ def _about_hosts(given: argparse.Namespace) -> int:
             gpu=given.gpu,
             runner=given.runner,
             labels=given.labels,
+            only_text=given.only_text,
         )
         return inviting.invite(asked)
     if given.command == "leave":

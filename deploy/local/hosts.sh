@@ -13,7 +13,7 @@ check_host_options() { # check_host_options COMMAND ARGUMENT...
       invite--port) number --port "${2:-}" 1 65535 && shift ;;
       join--workers) number --workers "${2:-}" 0 64 && shift ;;
       invite--gpu | invite--runner | join--gpu | join--runner | join--service | leave--anyway) ;;
-      join[!-]* | join-) ;;
+      join[!-]*) ;;
       *) wrong "$command has no option '$1'." ;;
     esac
     shift
@@ -27,26 +27,42 @@ cmd_invite() {
 }
 
 cmd_join() {
+  local token=''
   check_host_options join "$@"
   check_invitation "$@"
   run deploy/environment.sh local
   [[ " $* " != *" --gpu "* ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$CLUSTER_HOME/.cluster/cache/numba}"
-  run_last .venv/bin/python -m deploy.local join "$@"
+  # printf is a shell builtin, so no list of processes contains the token.
+  run_last .venv/bin/python -m deploy.local join "$@" < <(printf '%s\n' "$token")
 }
 
-check_invitation() { # check_invitation ARGUMENT...: check the arguments of join before packages are installed
+check_invitation() { # check_invitation ARGUMENT...: check the invitation and read its token before packages are installed
   while (($#)); do
     case $1 in
       --name | --labels | --workers) shift ;;
       --*) ;;
-      - | *:*/*/tc_*) return ;;
-      *) fail 2 "this is not an invitation." "Copy the line HOST:PORT/FINGERPRINT/TOKEN that ./deploy-cluster.sh invite prints." ;;
+      *:*/?*)
+        read_token
+        return
+        ;;
+      *) fail 2 "'$1' is not an invitation." "Copy the address HOST:PORT/FINGERPRINT that ./deploy-cluster.sh invite prints." ;;
     esac
     shift
   done
   [[ -e $DATA/joined/host.json ]] ||
     fail 2 "join needs an invitation." "Create one on the machine of the cluster: ./deploy-cluster.sh invite"
+}
+
+read_token() { # set `token` to a line of stdin, without showing it on a terminal
+  [[ -z $DRY ]] || return 0
+  [[ ! -t 0 ]] || printf 'Token of the invitation (not shown while you type): ' >&2
+  read -r -s token || [[ -n $token ]] ||
+    fail 2 "join reads the token of the invitation from stdin, but stdin is empty." \
+      "Run the command in a terminal and paste the token, or pipe the token into the command."
+  [[ ! -t 0 ]] || say
+  [[ $token =~ ^tc_[a-z0-9]{10}_[A-Za-z0-9_-]{43}$ ]] ||
+    fail 2 "this is not the token of an invitation." "Copy the line tc_... that ./deploy-cluster.sh invite prints."
 }
 
 cmd_leave() {

@@ -583,16 +583,24 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   says "join needs an invitation" "./deploy-cluster.sh invite"
   cluster join 192.0.2.7:3443
   exits 2
-  says "this is not an invitation" "HOST:PORT/FINGERPRINT/TOKEN"
-  [[ ! -e .venv ]]
-  cluster join 192.0.2.7:3443/-/tc_k3v9x2m1qa_secret --dry-run
+  says "'192.0.2.7:3443' is not an invitation" "HOST:PORT/FINGERPRINT"
+  cluster join 192.0.2.7:3443/- --dry-run
   exits 0
-  shows "deploy/environment.sh local" "-m deploy.local join 192.0.2.7:3443/-/tc_k3v9x2m1qa_secret"
+  shows "deploy/environment.sh local" "-m deploy.local join 192.0.2.7:3443/-"
   mkdir -p .cluster/joined
   touch .cluster/joined/host.json
   cluster join --dry-run
   exits 0
   shows "-m deploy.local join"
+}
+
+@test "join reads the token from stdin before anything is installed" {
+  cluster join 192.0.2.7:3443/-
+  exits 2
+  says "reads the token of the invitation from stdin, but stdin is empty" "paste the token"
+  err=$(./deploy-cluster.sh join 192.0.2.7:3443/- <<<"tc_k3v9x2m1qa_short" 2>&1) && return 1
+  says "this is not the token of an invitation" "tc_..."
+  [[ $err != *short* && ! -e .venv ]]
 }
 
 # -- state outside of the checkout ------------------------------------------------------------------------------------

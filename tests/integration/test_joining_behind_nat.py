@@ -15,12 +15,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psutil
 import pytest
 
 from deploy.local import processes
+from deploy.local.joining import invitation
+from deploy.local.joining.invitation import Invitation
 from tests import kernels
 from tests.integration.live import TOP
 from tests.integration.test_local_cluster import START_SECONDS, Checkout, copied, until
@@ -102,11 +105,16 @@ class Machine:
         self.said = checkout.path / "said"
         self._starter: subprocess.Popen[bytes] | None = None
 
-    def start(self, *arguments: str) -> None:
-        """Start a command of the script that keeps running."""
+    def start(self, *arguments: str, line: str = "") -> None:
+        """Start a command of the script that keeps running. `line` is its stdin."""
         with self.said.open("wb") as said:
             command = ["ip", "netns", "exec", self.namespace, *self.checkout.command(*arguments)]
-            self._starter = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+            self._starter = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+            )
+        assert self._starter.stdin is not None
+        self._starter.stdin.write(f"{line}\n".encode())
+        self._starter.stdin.close()
 
     def says(self, words: str) -> bool:
         assert self._starter is not None and (words in self.said.read_text() or self._starter.poll() is None), (
@@ -114,17 +122,18 @@ class Machine:
         )
         return words in self.said.read_text()
 
-    def run(self, *command: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, seconds: float = 120.0, line: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["ip", "netns", "exec", self.namespace, *command],
             cwd=self.checkout.path,
+            input=f"{line}\n",
             capture_output=True,
             text=True,
             timeout=seconds,
         )
 
-    def script(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(*self.checkout.command(*arguments))
+    def script(self, *arguments: str, line: str = "") -> subprocess.CompletedProcess[str]:
+        return self.run(*self.checkout.command(*arguments), line=line)
 
     def stop(self) -> None:
         if self._starter and self._starter.poll() is None:
@@ -157,15 +166,13 @@ def machines(networks: Networks, tmp_path_factory: pytest.TempPathFactory) -> It
             here.stop()
 
 
-def invited(here: Machine, *options: str) -> list[str]:
-    """Return the arguments of the printed join command."""
+def invited(here: Machine, *options: str) -> Invitation:
     done = here.script("invite", "--address", CLUSTER, *options)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()[1:]
-
-
-def altered(join: list[str], pattern: str, to: str) -> list[str]:
-    return [join[0], re.sub(pattern, to, join[1]), *join[2:]]
+    line, token = done.stdout.splitlines()
+    pinned = re.search(rf"{CLUSTER}:\d+/[0-9a-f]{{64}}", line)
+    assert pinned, line
+    return invitation.parse(f"{pinned[0]}/{token}")
 
 
 def host(here: Machine) -> Any:
@@ -199,17 +206,17 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     networks: Networks, machines: tuple[Machine, Machine]
 ) -> None:
     here, there = machines
-    join = invited(here, "--runner")
+    good = invited(here)
     # An invalid invitation joins nothing and is not used up.
-    for pattern, to, words in (
-        ("[A-Za-z0-9_-]{43}$", "x" * 43, "was used or has expired"),
-        ("/[0-9a-f]{64}/", f"/{'0' * 64}/", "does not match the invitation"),
+    for bad, words in (
+        (replace(good, token=f"{good.token[:-43]}{'x' * 43}"), "was used or has expired"),
+        (replace(good, fingerprint="0" * 64), "does not match the invitation"),
     ):
-        refused = there.script(*altered(join, pattern, to))
+        refused = there.script("join", bad.pinned, line=bad.token)
         assert refused.returncode == 1 and words in refused.stderr, refused.stderr
     short = invited(here, "--ttl", "1s")
 
-    there.start(*join, "--name", "attic")
+    there.start("join", good.pinned, "--runner", "--name", "attic", line=good.token)
     until(lambda: there.says("all workers are connected to the cluster"), START_SECONDS)
     _only_the_door_is_reached(networks, here, there)
 
@@ -243,9 +250,9 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     assert left.returncode == 0 and "has left" in left.stderr, left.stderr
     assert not psutil.pid_exists(pid)
     until(lambda: not host(here)["live"], 60)
-    for used, words in ((join, "was used or has expired"), (short, "was used or has expired")):
-        refused = there.script(*used)
-        assert refused.returncode == 1 and words in refused.stderr, refused.stderr
+    for used in (good, short):
+        refused = there.script("join", used.pinned, line=used.token)
+        assert refused.returncode == 1 and "was used or has expired" in refused.stderr, refused.stderr
 
 
 def _a_service_there_answers(here: Machine) -> None:

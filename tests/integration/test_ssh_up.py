@@ -153,7 +153,7 @@ def test_without_a_cluster_here_nothing_is_invited(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(up, "CHECKOUT", tmp_path)
     with pytest.raises(errors.ClientError, match="no local cluster of this checkout is running"):
         up.invitation(None)
-    (program / "local.py").write_text("print('./deploy-cluster.sh join box:3443/-/tc_x --gpu')")
+    (program / "local.py").write_text("print('box:3443/-/tc_x')")
     assert up.invitation("box") == "box:3443/-/tc_x"
     with pytest.raises(errors.ClientError, match="needs a checkout"):
         up.checkout()

@@ -81,7 +81,7 @@ def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
         ("host start --port 8090", "host start is not supported; use ./deploy-cluster.sh local"),
         (
             "client connect h:8090 --resilient",
-            "client connect is not supported; use ./deploy-cluster.sh join TOKEN, which ./deploy-cluster.sh invite",
+            "client connect is not supported; use the line that ./deploy-cluster.sh invite prints",
         ),
         ("fly away", "command fly away does not exist; the commands are status, nodes,"),
     ],

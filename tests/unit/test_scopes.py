@@ -44,11 +44,13 @@ OPEN = {
     ("HEAD", "/api/openapi.json"),
     ("POST", "/api/login"),
     ("GET", "/api/authority"),
+    ("GET", "/join"),
+    ("GET", "/join/cluster.whl"),
 }
 #: Routes with further checks: only admins revoke other tokens, and an invitation has only the scope join.
 CLOSER = {("DELETE", "/api/tokens/t2"): Scope.ADMIN, ("POST", "/api/join"): Scope.JOIN}
 #: Sample values for path parameters.
-SAMPLES = {"verb": "cancel", "kind": "collatz", "mark": "verified", "token_id": "t2"}
+SAMPLES = {"verb": "cancel", "kind": "collatz", "mark": "verified", "token_id": "t2", "wheel": "cluster.whl"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 

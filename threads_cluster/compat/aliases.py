@@ -159,7 +159,7 @@ _SCRIPT = {
     "host start": "./deploy-cluster.sh local",
     "host stop": "./deploy-cluster.sh stop",
     "host status": "./deploy-cluster.sh status",
-    "client connect": "./deploy-cluster.sh join TOKEN, which ./deploy-cluster.sh invite prints on the other machine",
+    "client connect": "the line that ./deploy-cluster.sh invite prints on the cluster's machine",
 }
 
 

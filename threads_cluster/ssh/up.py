@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import posixpath
-import re
 import shlex
 import subprocess
 import sys
@@ -29,7 +28,6 @@ from threads_protocol.folders import Tree
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: Name of the checkout's folder on a host, below remote_root.
 FOLDER = "threads-cluster"
-_INVITATION = re.compile(r"deploy-cluster\.sh join (\S+)")
 #: Maximum number of characters shown from the output of a failed step.
 #: Maximum number of bytes stored from the output of a step.
 _SHOWN, _KEPT = 600, 64 << 10
@@ -74,14 +72,13 @@ def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
     """
     options = {"--address": address, "--labels": ",".join(labels)}
     given = [word for option, value in options.items() if value for word in (option, value)]
-    command = [sys.executable, "-m", "deploy.local", "invite", *given]
+    command = [sys.executable, "-m", "deploy.local", "invite", "--only-text", *given]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    found = _INVITATION.search(done.stdout)
-    if done.returncode or not found:
+    if done.returncode:
         error = errors.ClientError(visible(done.stderr.strip().removeprefix("error: "), _SHOWN))
         error.next = "start the cluster of this checkout with: ./deploy-cluster.sh local"
         raise error
-    return found[1]
+    return done.stdout.strip()
 
 
 async def process_all(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome]]) -> list[Outcome]:

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -77,9 +78,17 @@ def _bind(door: Endpoint) -> str:
     return "" if any(":" in name for name in door.names) else "0.0.0.0"
 
 
+def _build_installer() -> None:
+    """Build the installer for other machines in a process, because it takes seconds of CPU time and many modules."""
+    done = subprocess.run([sys.executable, "-m", "deploy.local.joining.installation"], check=False)
+    if done.returncode:
+        log.error("Cannot build the installer for other machines; see the lines above.")
+
+
 def main() -> int:
     # Import only here, because the starter of the cluster uses this module and must not load the coordinator.
     from coordinator import __main__ as coordinator
+    from deploy.local.joining import installation
 
     door = load_endpoint()
     if door is None:
@@ -93,7 +102,10 @@ def main() -> int:
         grpc_port=0,
         tls_certificate=str(authority.CERTIFICATE),
         tls_key=str(authority.KEY),
+        join_dir=str(installation.FOLDER),
     )
+    installation.remove()
+    threading.Thread(target=_build_installer, name="installer", daemon=True).start()
     threading.Thread(target=_renew_certificate, args=(door,), name="door", daemon=True).start()
     return coordinator.main()
 

@@ -39,8 +39,13 @@ class Invitation:
         """Return the URL of the cluster's API."""
         return f"https://{bracket_ipv6(self.host)}:{self.port}"
 
+    @property
+    def pinned(self) -> str:
+        """Return the part without a secret, HOST:PORT/FINGERPRINT."""
+        return f"{bracket_ipv6(self.host)}:{self.port}/{self.fingerprint}"
+
     def __str__(self) -> str:
-        return f"{bracket_ipv6(self.host)}:{self.port}/{self.fingerprint}/{self.token}"
+        return f"{self.pinned}/{self.token}"
 
 
 def bracket_ipv6(host: str) -> str:
@@ -52,8 +57,8 @@ def parse(text: str) -> Invitation:
     parts = _WRITTEN.fullmatch(text.strip())
     if parts is None or not 0 < int(parts["port"]) <= _LAST_PORT:
         raise NoInvitation(
-            "this is not an invitation; copy the line HOST:PORT/FINGERPRINT/TOKEN that `./deploy-cluster.sh invite`"
-            " prints"
+            "this is not an invitation; copy the address HOST:PORT/FINGERPRINT and the token that"
+            " `./deploy-cluster.sh invite` prints"
         )
     return Invitation(
         host=parts["host"].strip("[]"), port=int(parts["port"]), fingerprint=parts["fingerprint"], token=parts["token"]

@@ -1,11 +1,13 @@
-"""Implementation of `./deploy-cluster.sh invite`, which prints a command with which another machine joins.
+"""Implementation of `./deploy-cluster.sh invite`, which prints a line with which another machine joins.
 
 It opens the cluster's HTTPS port.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shlex
 import socket
 import ssl
 import time
@@ -19,7 +21,7 @@ import httpx
 
 from deploy.local import admin_token, commands, ports
 from deploy.local.cluster import ADDRESS
-from deploy.local.joining import authority, https_coordinator
+from deploy.local.joining import authority, https_coordinator, installation
 from deploy.local.joining.invitation import Invitation
 from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, CommandError, say
 from jobs.hosts import labels
@@ -32,10 +34,26 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
 #: Pattern of the ID of an invitation's token.
 #: Pattern that finds the token's ID within an invitation.
 _ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-9]{10})_", re.ASCII)
-#: Timeout in seconds for opening the HTTPS endpoint.
-_OPEN_SECONDS = 60.0
+#: Timeout in seconds for opening the HTTPS endpoint, and for building the installer.
+_OPEN_SECONDS, _BUILD_SECONDS = 60.0, 120.0
 #: Address to which nothing is sent. Connecting a UDP socket to it reveals this machine's own address.
 _DOCUMENTATION_ADDRESS = ("192.0.2.1", 9)
+#: Program of the printed line, for Python 3.6 or later. Its arguments are HOST:PORT/FINGERPRINT, the SHA-256 digest of
+#: the installer, and options of `join`. It trusts only the authority with this fingerprint, and runs only the installer
+#: with this digest. Like workers, it uses no proxy.
+LINE = (
+    "import hashlib,ssl,sys,urllib.request as u;"
+    'sys.excepthook=lambda t,e,b:print("error: cannot join "+a+":",str(e)or t.__name__,file=sys.stderr);'
+    'a,f=sys.argv[1].split("/");'
+    "d=lambda b,s,t:b if hashlib.sha256(b).hexdigest()==s else sys.exit("
+    '"error: the "+t+" at "+a+" does not match this line: the cluster has changed, so get a new line with invite; or'
+    ' another machine answers there. Nothing was installed.");'
+    "g=lambda p,c:u.build_opener(u.ProxyHandler({}),u.HTTPSHandler(context=c))"
+    '.open("https://"+a+p,None,30).read(99999);'
+    'k=g("/api/authority",ssl._create_unverified_context()).decode();'
+    'trust=ssl.create_default_context(cadata=d(ssl.PEM_cert_to_DER_cert(k),f,"certificate authority"));'
+    'exec(d(g("/join",trust),sys.argv[2],"installer"))'
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +69,8 @@ class InvitationOptions:
     runner: bool = False
     #: Labels of the host that joins, separated by commas. Tenants can require labels.
     labels: str = ""
+    #: True to print only the invitation's text HOST:PORT/FINGERPRINT/TOKEN.
+    only_text: bool = False
 
 
 def invite(asked: InvitationOptions) -> int:
@@ -62,14 +82,46 @@ def invite(asked: InvitationOptions) -> int:
     if not (commands.is_running() and ADDRESS.is_file()):
         raise CommandError(FAILED, "no local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
     opened = _open_endpoint(asked)
-    token = _create_token(ADDRESS.read_text().strip(), seconds, given)
-    print(_command(asked, opened, token), flush=True)
-    say(
-        f"The invitation is valid once, for {asked.ttl}. The other machine needs this version of the checkout and a"
-        f" connection to port {opened.port} of {opened.names[0]}. No connection to the other machine is needed."
-        f" To revoke the invitation: ./deploy-cluster.sh invite --close {token.split('_')[1]}"
+    digest = "" if asked.only_text else _wait_for_installer(opened.port)
+    invitation = Invitation(
+        host=opened.names[0],
+        port=opened.port,
+        fingerprint=authority.fingerprint(authority.ensure()),
+        token=_create_token(ADDRESS.read_text().strip(), seconds, given),
     )
+    if asked.only_text:
+        print(invitation, flush=True)
+    else:
+        _print_line(asked, invitation, digest)
     return OK
+
+
+def _print_line(asked: InvitationOptions, invitation: Invitation, digest: str) -> None:
+    """Print the line and the token on stdout, and explanations on stderr."""
+    options = ["--gpu"] * asked.gpu + ["--runner"] * asked.runner
+    say("Run this line on the other machine, which needs Python 3.11 or later:\n")
+    print(format_line(invitation, digest, options), flush=True)
+    say("\nWhen it asks for the token, paste:\n")
+    print(invitation.token, flush=True)
+    say(
+        f"\nThe invitation is valid once, for {asked.ttl}. The other machine connects to port {invitation.port} of"
+        f" {invitation.host}; no connection to the other machine is needed.\n"
+        f"In a checkout of this version, {format_line(invitation, '', options)} does the same.\n"
+        f"To revoke the invitation: ./deploy-cluster.sh invite --close {invitation.token.split('_')[1]}"
+    )
+
+
+def format_line(invitation: Invitation, digest: str, options: Sequence[str]) -> str:
+    """Return the line with which a machine joins. `digest` is the SHA-256 digest of the installer.
+
+    Without an installer, the line works only in a checkout.
+    """
+    start = (
+        ["python3", "-c", LINE, invitation.pinned, digest]
+        if digest
+        else ["./deploy-cluster.sh", "join", invitation.pinned]
+    )
+    return shlex.join([*start, *options])
 
 
 def close(given: str, url: str = "") -> int:
@@ -169,6 +221,29 @@ def _wait_until_open(port: int) -> None:
     )
 
 
+def _wait_for_installer(port: int) -> str:
+    """Wait until the endpoint serves the installer, and return its SHA-256 digest.
+
+    Return "" if the wheel cannot be built. Raises CommandError after a timeout.
+    """
+    trust = ssl.create_default_context(cafile=str(authority.CERTIFICATE))
+    deadline = time.monotonic() + _BUILD_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(httpx.HTTPError):
+            answer = httpx.get(f"https://127.0.0.1:{port}/join", timeout=5, verify=trust, trust_env=False)
+            if answer.is_success:
+                return hashlib.sha256(answer.content).hexdigest()
+        if reason := installation.read_error():
+            say(f"note: only a machine with a checkout of this version can join, because {reason}")
+            return ""
+        time.sleep(0.2)
+    raise CommandError(
+        NOT_READY,
+        f"the installer for other machines was not built within {_BUILD_SECONDS:.0f} s; its log is"
+        " .cluster/logs/door.log",
+    )
+
+
 def _is_open(url: str, trust: ssl.SSLContext) -> bool:
     try:
         return httpx.get(url, timeout=5, verify=trust, trust_env=False).is_success
@@ -218,10 +293,3 @@ def _admin_token(settings: Settings) -> str:
     with suppress(OSError):
         return given[0] if given else admin_token.FILE.read_text().strip()
     return ""
-
-
-def _command(asked: InvitationOptions, opened: https_coordinator.Endpoint, token: str) -> str:
-    fingerprint = authority.fingerprint(authority.ensure())
-    text = Invitation(host=opened.names[0], port=opened.port, fingerprint=fingerprint, token=token)
-    flags = " --gpu" * asked.gpu + " --runner" * asked.runner
-    return f"./deploy-cluster.sh join {text}{flags}"

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from deploy.local import commands, program_logs, shape, supervision, units
 from deploy.local import gpus as local_gpus
 from deploy.local.joining import invitation, membership
+from deploy.local.joining.invitation import Invitation
 from deploy.local.joining.membership import Membership
 from deploy.local.outcome import (
     FAILED,
@@ -59,7 +60,8 @@ _LONGEST_LINE = 1000
 class JoinOptions:
     """Options of the command join."""
 
-    #: Text of the invitation, `-` for stdin, or empty to continue the last membership.
+    #: HOST:PORT/FINGERPRINT with the token on stdin, or `-` for the whole invitation on stdin. If empty, the last
+    #: membership continues.
     invitation: str = ""
     #: Name of this host in the cluster. If empty, the name of the machine is used.
     name: str = ""
@@ -104,10 +106,7 @@ def join_cluster(asked: JoinOptions) -> Membership:
             f"this checkout has already joined {before.url} as {before.name}. Start its workers with"
             " ./deploy-cluster.sh join. To join another cluster, first run ./deploy-cluster.sh leave",
         )
-    try:
-        given = invitation.parse(sys.stdin.readline(_LONGEST_LINE) if asked.invitation == "-" else asked.invitation)
-    except invitation.NoInvitation as error:
-        raise CommandError(USAGE, str(error)) from None
+    given = _read_invitation(asked.invitation)
     settings = check_settings(asked)
     lanes = 0 if asked.workers == 1 else max(1, usable_cores() // max(1, asked.workers))
     name = asked.name or default_name(settings.host_name())
@@ -119,6 +118,15 @@ def join_cluster(asked: JoinOptions) -> Membership:
             " workers"
         )
     return made
+
+
+def _read_invitation(text: str) -> Invitation:
+    """Return the invitation, with its token or all of it from stdin. Raises CommandError."""
+    line = sys.stdin.readline(_LONGEST_LINE)
+    try:
+        return invitation.parse(line if text == "-" else f"{text}/{line}")
+    except invitation.NoInvitation as error:
+        raise CommandError(USAGE, str(error)) from None
 
 
 def check_settings(asked: JoinOptions) -> Settings:

@@ -208,7 +208,7 @@ export function Hosts() {
       </div>
       <p class="soft small">
         A host is known by its workers; one that was lost is shown for an hour. One more machine: run{" "}
-        <code>./deploy-cluster.sh invite</code> where you started the cluster, then run the printed command on the new
+        <code>./deploy-cluster.sh invite</code> where you started the cluster, then run the printed line on the new
         machine.
       </p>
       <Profiles />
