@@ -113,6 +113,14 @@ new-user-walk: setup ## do what a new user does in the first hour, in a fresh cl
 bundle-walk: setup web ## install a cluster from a bundle in a network namespace without a route (minutes; needs root)
 	tests/bundle_walk.sh
 
+.PHONY: update-walk upgrade-test
+update-walk: setup web ## update a cluster from one wheel to another under load, and roll it back (minutes)
+	$(BIN)/python -m tests.update_walk
+
+upgrade-test: setup web ## update a cluster from the wheel of the commit FROM to this checkout under load, and back
+	@test -n "$(FROM)" || { echo "error: FROM is not set; set it to the commit of the release before" >&2; exit 2; }
+	$(BIN)/python -m tests.update_walk --from $(FROM)
+
 soak: setup ## check that memory does not grow under steady load for MINUTES=30
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))
 

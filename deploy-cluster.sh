@@ -97,6 +97,12 @@ All clusters. A command applies to the cluster of this checkout, or to the runni
   scale N         change the total number of workers to N; the number of GPU workers does not change. In a local
                   cluster, change the number of CPU workers to N until the next start
               --gpu G        number of GPU workers among them
+  update [WHEEL]  restart the programs of a running local cluster with a new release, one after the other: with the code
+                  of this checkout, or in an installation with a file, an https:// address or threads-cluster==VERSION.
+                  No job is lost. If the update fails or is interrupted, run the same command again
+              --check        only print the versions, and whether and how the release can replace the running one
+              --drain S      seconds in which programs can end before their runner stops (default: 60)
+  rollback        return to the release before, if it can read the data
   report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
   backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file. All kinds of clusters use
                   the same format
@@ -148,7 +154,12 @@ on_clusters() { # on_clusters COMMAND ARGUMENT...: run a command on the clusters
 
 on() { # on KIND COMMAND ARGUMENT...: run a command on the cluster of one kind
   [[ $1 == local ]] || "load_$1"
-  declare -F "$1_$2" >/dev/null || fail 1 "the command $2 is available only in containers and on Kubernetes."
+  if ! declare -F "$1_$2" >/dev/null; then
+    [[ ! $2 =~ ^(update|rollback)$ ]] ||
+      fail 1 "the command $2 is available only for local clusters." \
+        "Run the command $1 of the other version, which replaces all containers one after the other."
+    fail 1 "the command $2 is available only in containers and on Kubernetes."
+  fi
   "$1_$2" "${@:3}"
 }
 
@@ -230,11 +241,11 @@ dispatch() { # dispatch COMMAND ARGUMENT...
       load_kubernetes
       cmd_kubernetes "${@:2}"
       ;;
-    scale | autoscale | status | logs | stop | cleanup | report | backup | restore) on_clusters "$@" ;;
+    scale | autoscale | update | rollback | status | logs | stop | cleanup | report | backup | restore) on_clusters "$@" ;;
     help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, bundle, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
+    *) wrong "there is no command '$1'; there are: local, bundle, invite, join, leave, docker, kubernetes, scale, autoscale, update, rollback, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
   esac
 }
 

@@ -67,22 +67,49 @@ def _has_release(home: Path) -> bool:
     return (home / "current" / "deploy-cluster.sh").is_file()
 
 
+def unpack_own_release() -> list[str]:
+    """Unpack the release of this client for an update, and return its folder. A checkout has none.
+
+    A rollback then lasts until another client is installed. Raises Misconfigured.
+    """
+    if settings.IS_CHECKOUT:
+        return []
+    home = settings.STATE_FOLDER
+    with _explained(home):
+        _check_archive()
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _lock(home):
+            name = unpack(home, ARCHIVE)
+            _last(home).write_text(f"{name}\n")
+            return [str(home / "releases" / name)]
+
+
 def use_own_release(home: Path) -> None:
     """Unpack the release of this client, and make it the current one if the client changed since the last time.
 
     So an update or a rollback, which change the current release, last until another client is installed.
     """
+    _check_archive()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _lock(home):
+        name = unpack(home, ARCHIVE)
+        last = _last(home)
+        if not _has_release(home) or not last.is_file() or last.read_text().strip() != name:
+            switch(home, name)
+            last.write_text(f"{name}\n")
+
+
+def _last(home: Path) -> Path:
+    """Return the file with the name of the release of the client that was used last."""
+    return home / "installed"
+
+
+def _check_archive() -> None:
+    """Raise Misconfigured if this package was installed without a server."""
     if not ARCHIVE.is_file():
         error = Misconfigured(f"this installation contains no server: {ARCHIVE} does not exist")
         error.next = "install the package again from its wheel, or use a checkout"
         raise error
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _lock(home):
-        name = unpack(home, ARCHIVE)
-        last = home / "installed"  # name of the release of the client that was used last
-        if not _has_release(home) or not last.is_file() or last.read_text().strip() != name:
-            switch(home, name)
-            last.write_text(f"{name}\n")
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-COMMAND is run, stop, status, scale, metrics, invite, join or leave. Scripts use the commands start-unit, stop-unit,
-dump, restore, report and configuration, and `cluster up` uses `state` and `join-detached`.
+COMMAND is run, stop, status, scale, metrics, update, rollback, invite, join or leave. Scripts use the commands
+start-unit, stop-unit, dump, restore, report and configuration, an update runs `switch`, and `cluster up` uses `state`
+and `join-detached`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from deploy.local.outcome import INTERRUPTED, USAGE, CommandError, StopRequested, command_error_from_os_error, say
 from jobs.invalid_settings import InvalidSettings
@@ -74,7 +76,17 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("state")
     verbs.add_parser("join-detached").add_argument("options", nargs="*")
     verbs.add_parser("leave").add_argument("--anyway", action="store_true")
+    _add_update_verbs(verbs)
     return parser
+
+
+def _add_update_verbs(verbs: Any) -> None:
+    update = verbs.add_parser("update")
+    update.add_argument("source", nargs="?", default="")
+    update.add_argument("--check", action="store_true")
+    update.add_argument("--from", dest="candidate", default="")
+    for verb in (update, verbs.add_parser("rollback"), verbs.add_parser("switch")):
+        verb.add_argument("--drain", type=float, default=60.0)
 
 
 def run_command(given: argparse.Namespace) -> int:
@@ -99,7 +111,21 @@ def run_command(given: argparse.Namespace) -> int:
         return start_detached(given)
     if given.command in ("scale", "metrics", "dump", "restore", "report", "configuration"):
         return _operate(given)
+    if given.command in ("update", "rollback", "switch"):
+        return _change_release(given)
     return _about_hosts(given)
+
+
+def _change_release(given: argparse.Namespace) -> int:
+    from deploy.local import switching, updating  # Imported here because a start does not need these modules
+
+    if given.command == "switch":
+        return switching.switch(given.drain)
+    if given.command == "rollback":
+        return updating.rollback(given.drain)
+    return (
+        updating.check(given.candidate or given.source) if given.check else updating.update(given.source, given.drain)
+    )
 
 
 def _operate(given: argparse.Namespace) -> int:

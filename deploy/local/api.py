@@ -33,14 +33,14 @@ class Api:
         """Send a GET request and return the JSON response. Raises OSError or ValueError."""
         return self._ask("GET", path, timeout)
 
-    def post(self, path: str) -> Any:
-        """Send a POST request without a body and return the JSON response. Raises OSError or ValueError."""
-        return self._ask("POST", path)
+    def post(self, path: str, body: Any = None) -> Any:
+        """Send a POST request and return the JSON response. Raises OSError or ValueError."""
+        return self._ask("POST", path, body=body)
 
-    def _ask(self, method: str, path: str, timeout: float = 5.0) -> Any:
+    def _ask(self, method: str, path: str, timeout: float = 5.0, body: Any = None) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            answer = self._http.request(method, path, headers=headers, timeout=timeout)
+            answer = self._http.request(method, path, headers=headers, timeout=timeout, json=body)
         except httpx.HTTPError as error:
             raise OSError(str(error) or type(error).__name__) from error
         if answer.is_error:

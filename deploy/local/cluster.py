@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from datetime import datetime
+from pathlib import Path
 from typing import NoReturn
 
 from deploy.local import (
     admin_token,
+    data_version,
     notification,
     port_list,
     processes,
     program_logs,
+    release_file,
     runner_token,
     secrets_key,
     supervision,
@@ -27,7 +31,7 @@ from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, CommandError, 
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
 from jobs.network import exposure
-from jobs.settings import LOCAL_FOLDER, Settings
+from jobs.settings import CHECKOUT, LOCAL_FOLDER, Settings
 from jobs.store.server import connection
 from threads_cluster.settings import IS_INSTALLED
 
@@ -72,6 +76,7 @@ class LocalCluster:
         runner_token.delete_token()
         passwords = supervision.passwords()
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
+        release_file.select(Path(sys.executable), CHECKOUT)
         configuration = supervision.write(self.shape, self.run, passwords)
         self._log_start = program_logs.log_size()
         if self.shape.listeners:
@@ -115,6 +120,7 @@ class LocalCluster:
                 said, said_at = missing, now
             self._check_programs()
             time.sleep(0.1)
+        data_version.record()
         port_list.write(self.list_ports())
         ADDRESS.write_text(f"{self.api.url}\n")
         user_contexts.keep_local(self.api.url)

@@ -15,7 +15,7 @@ import psutil
 
 from coordinator.secrets import keys
 from coordinator.server import client_address
-from deploy.local import data_swap, processes, redis_server, samples, shape, units
+from deploy.local import data_swap, data_version, processes, redis_server, samples, shape, units
 from deploy.local.cluster import ADDRESS, LocalCluster
 from deploy.local.outcome import (
     FAILED,
@@ -71,6 +71,7 @@ def run(wanted: ClusterOptions) -> int:
     try:
         with ExitStack() as stack:
             stack.enter_context(hold_cluster_lock())
+            data_version.check()
             is_first = not redis_server.has_data(LOCAL_FOLDER / "redis")
             cluster = stack.enter_context(LocalCluster(settings, plan_cluster(settings, wanted)))
             _announce(cluster.shape)

@@ -90,6 +90,29 @@ cmd_metrics() { # metrics --config
   local_verb metrics
 }
 
+local_update() { # update [--check] [--drain SECONDS] [--from SOURCE | SOURCE]
+  local source='' options=''
+  while (($#)); do
+    case $1 in
+      --check) options="$options --check" ;;
+      --drain) number --drain "${2:-}" 0 86400 && options="$options --drain $2" && shift ;;
+      --from) [[ $# -gt 1 ]] || wrong "--from needs a file, an https:// address or threads-cluster==VERSION." ;;
+      -*) wrong "update has no option '$1'." ;;
+      *) if [[ -z $source ]]; then source=$1; else wrong "update accepts only one file."; fi ;;
+    esac
+    shift
+  done
+  [[ -z $source || $source == /* || ! -e $CALLED_FROM/$source ]] || source=$CALLED_FROM/$source
+  # shellcheck disable=SC2086
+  local_verb update $options ${source:+"$source"}
+}
+
+local_rollback() { # rollback [--drain SECONDS]
+  [[ $# -eq 0 || ($# -eq 2 && $1 == --drain) ]] || wrong "rollback accepts only the option --drain SECONDS."
+  (($# == 0)) || number --drain "$2" 0 86400
+  local_verb rollback "$@"
+}
+
 local_report() { # report [FILE]
   load local/report
   report_local_cluster "$@"

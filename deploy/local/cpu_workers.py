@@ -5,10 +5,9 @@ The configuration of supervisord has MAX_WORKERS such programs. Only programs wi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from deploy.local import private_files
+from deploy.local import private_files, release_file
 from jobs.settings import LOCAL_FOLDER
 
 MAX_WORKERS = 64
@@ -17,7 +16,7 @@ LANES = LOCAL_FOLDER / "lanes"
 #: File with the number of workers of all kinds, which coordinators read.
 SIZE = LOCAL_FOLDER / "cluster_size"
 #: Shell command that reads the lanes of worker $1 and starts it.
-_START = 'WORKER_THREADS=$(sed -n "$1p" "$2"); export WORKER_THREADS; exec "$3" -m cpu_worker'
+_START = 'WORKER_THREADS=$(sed -n "$1p" "$2"); export WORKER_THREADS; shift 2; exec "$@"'
 
 
 def program_name(number: int) -> str:
@@ -30,7 +29,8 @@ def worker_id(number: int) -> str:
 
 def command(number: int) -> tuple[str, ...]:
     """Return the command that starts a worker with its current number of lanes."""
-    return ("/bin/sh", "-c", _START, program_name(number), str(number), f"{LOCAL_FOLDER.name}/lanes", sys.executable)
+    start = ("/bin/sh", "-c", _START, program_name(number), str(number), f"{LOCAL_FOLDER.name}/{LANES.name}")
+    return (*start, *release_file.command("-m", "cpu_worker"))
 
 
 def write_lanes(lanes: Sequence[int], others: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import cpu_workers, listeners, private_files, processes, redis_server, runner_token
+from deploy.local import cpu_workers, listeners, private_files, processes, redis_server, release_file, runner_token
 from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
@@ -105,7 +105,8 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "CLUSTER_SIZE_FILE": f"{LOCAL_FOLDER.name}/{cpu_workers.SIZE.name}",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"OTEL_EXPORTER_OTLP_ENDPOINT": shape.span_endpoint} if shape.span_endpoint else {}),
-        **({"PAGES_DIR": shape.pages} if shape.pages else {}),
+        # Programs of a release serve the pages of this release.
+        **({"PAGES_DIR": shape.pages} if shape.pages and load().pages_dir else {}),
         # Owners of tokens can run programs on a runner, so requests without a token get only guest access.
         **({"AUTH": "guest"} if shape.runner and load().auth == "auto" else {}),
     }
@@ -124,7 +125,7 @@ def _cpu_worker(number: int, shape: Shape) -> Program:
 def _gpu_worker(number: int) -> Program:
     return Program(
         name=f"gpu-worker-{number}",
-        command=(sys.executable, "-m", "gpu_worker"),
+        command=release_file.command("-m", "gpu_worker"),
         environment={"NODE_TYPE": "gpu-worker", "WORKER_ID": f"gpu-{number}", "METRICS_PORT": "0"},
         priority=30,
     )
@@ -134,7 +135,7 @@ def _runner(shape: Shape, settings: Settings) -> Program:
     """Return the program of the runner, which connects only to the coordinator."""
     return Program(
         name="runner-1",
-        command=(sys.executable, "-m", "deploy.local.runner"),
+        command=release_file.command("-m", "deploy.local.runner"),
         environment=_NO_KEY
         | {
             "NODE_TYPE": "runner",
@@ -167,14 +168,17 @@ def guard(run: Run) -> Program:
 
 
 #: Shell command that waits for the first invitation. It needs less memory than a Python program.
-_DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.joining.https_coordinator'
+_DOOR = 'until [ -f "$1" ]; do sleep 1; done; shift; exec "$@"'
 
 
 def _door(shape: Shape) -> Program:
     """Return the coordinator that serves HTTPS to other machines."""
     return Program(
         name="door",
-        command=("/bin/sh", "-c", _DOOR, "door", f"{LOCAL_FOLDER.name}/door.json", sys.executable),
+        command=(
+            *("/bin/sh", "-c", _DOOR, "door", f"{LOCAL_FOLDER.name}/door.json"),
+            *release_file.command("-m", "deploy.local.joining.https_coordinator"),
+        ),
         environment=_coordinator(shape) | {"AUTH": "required", "METRICS_PORT": "0"},
         priority=25,
     )
@@ -193,7 +197,8 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
         | {"CLUSTER_TOKEN": "", "WORKER_API": "", "COORDINATOR_URL": ""}
     )
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
-    coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
+    sockets = f"{LOCAL_FOLDER.name}/{listeners.FILE.name}"
+    coordinator = release_file.command("-m", "coordinator", "--sockets", sockets)
     door = _door(shape)
     workers = [
         *(_cpu_worker(number, shape) for number in range(1, cpu_workers.MAX_WORKERS + 1)),

@@ -19,6 +19,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Cluster": {
         "start": "Start a cluster on this machine.",
         **dict.fromkeys(("stop", "scale", "backup", "restore", "report", "cleanup", "bundle", "invite", "join"), ""),
+        **dict.fromkeys(("update", "rollback"), ""),
     },
     "Run": {
         "run": "Run a program with the files of this folder.",
@@ -54,6 +55,7 @@ GROUPS: dict[str, dict[str, str]] = {
 #: Modules of the commands that threads_cluster.cli.main does not define.
 _MODULES = {
     **dict.fromkeys(("start", "stop", "bundle", "scale", "backup", "restore"), "cli.commands.server_commands"),
+    **dict.fromkeys(("update", "rollback"), "cli.commands.server_commands"),
     **dict.fromkeys(("report", "cleanup", "invite", "join", "leave"), "cli.commands.server_commands"),
     **dict.fromkeys(("run", "map", "logs", "units", "attach"), "cli.commands.program_commands"),
     **dict.fromkeys(("serve", "services", "service"), "cli.commands.service_commands"),

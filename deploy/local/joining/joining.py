@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from deploy.local import commands, program_logs, shape, supervision, units
+from deploy.local import commands, program_logs, release_file, shape, supervision, units
 from deploy.local import gpus as local_gpus
 from deploy.local.joining import invitation, membership
 from deploy.local.joining.invitation import Invitation
@@ -34,7 +34,7 @@ from deploy.local.processes import Run
 from deploy.local.supervision import Program
 from jobs import invalid_settings
 from jobs.network import exposure
-from jobs.settings import LOCAL_FOLDER, STATE_FOLDER, Settings, load, usable_cores
+from jobs.settings import CHECKOUT, LOCAL_FOLDER, STATE_FOLDER, Settings, load, usable_cores
 
 #: Folder with a file for each worker. A worker touches its file when the cluster accepts a heartbeat.
 _BEATS = membership.FOLDER / "beats"
@@ -183,6 +183,7 @@ class Host:
     def __enter__(self) -> Host:
         shutil.rmtree(_BEATS, ignore_errors=True)
         _BEATS.mkdir(parents=True)
+        release_file.select(Path(sys.executable), CHECKOUT)
         configuration = supervision.write_programs(
             [supervision.guard(self.run), *map(self._program, self.joined.workers)], self.run
         )
@@ -199,7 +200,7 @@ class Host:
     def _program(self, worker: str) -> Program:
         return Program(
             name=worker,
-            command=(sys.executable, "-m", "deploy.local.joining.joined_worker", worker),
+            command=release_file.command("-m", "deploy.local.joining.joined_worker", worker),
             environment=dict.fromkeys(_EMPTY, "")
             | {
                 "HEARTBEAT_FILE": f"{_BEATS.relative_to(STATE_FOLDER)}/{worker}",

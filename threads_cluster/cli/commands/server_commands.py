@@ -45,6 +45,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "bundle FILE [--platform P,P] [--python V,V] [--engine E,E] [--gpu]",
     ),
     "scale": ("Change the number of workers of this machine's cluster.", "scale N [--gpu G]"),
+    "update": (
+        "Replace the running release of this machine's cluster, without losing a job.",
+        "update [--check] [--drain SECONDS] [WHEEL|URL|threads-cluster==VERSION]",
+    ),
+    "rollback": ("Return this machine's cluster to the release before.", "rollback [--drain SECONDS]"),
     "backup": ("Write jobs, results and the audit log of this machine's cluster to a .tar.gz file.", "backup FILE"),
     "restore": ("Replace the data of this machine's cluster with a backup.", "restore FILE [--yes]"),
     "report": ("Print versions, health and errors of this machine's cluster, without secrets.", "report [FILE]"),
@@ -89,6 +94,9 @@ def _passed_on(name: str) -> Callable[..., None]:
     def run(arguments: Arguments = None) -> None:
         from threads_cluster import installation
 
-        installation.run_server_command(name, arguments or [], installs=name in _INSTALLS)
+        words = arguments or []
+        if name == "update" and all(word.startswith("-") or word.isdecimal() for word in words):
+            words = [*words, *installation.unpack_own_release()]
+        installation.run_server_command(name, words, installs=name in _INSTALLS)
 
     return run
