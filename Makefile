@@ -28,7 +28,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that new scripts are checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk bundle-walk soak web web-test openapi openapi-test licenses release proto \
+.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk bundle-walk soak wheel install-walk web web-test openapi openapi-test licenses release proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -123,6 +123,12 @@ upgrade-test: setup web ## update a cluster from the wheel of the commit FROM to
 
 soak: setup ## check that memory does not grow under steady load for MINUTES=30
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))
+
+wheel: web ## build the wheel with the client and the server in dist/
+	$(BIN)/python -m deploy.release wheel dist
+
+install-walk: wheel ## install the wheel without a checkout, start a cluster, and measure each step (minutes)
+	tests/install_walk.sh "$$(ls -t dist/threads_cluster-*.whl | head -n 1)"
 
 web: setup ## build the pages and the documentation into web/dist if their sources changed
 	@deploy/pages.sh
