@@ -79,7 +79,7 @@ def test_one_container_is_a_whole_cluster_and_keeps_its_jobs(url: str) -> None:
 
     docker("stop", "-t", "60", NAME)
     assert docker("inspect", "-f", "{{.State.ExitCode}}", NAME) == "0\n"
-    assert read_log().rstrip().endswith("Stopped. Jobs and results remain in .cluster for the next start.")
+    assert read_log().rstrip().endswith("Stopped. Jobs and results remain in /data/.cluster for the next start.")
     docker("start", NAME)
     wait_for_starts(2)
     assert read_log().count("Admin token") == 1
