@@ -18,8 +18,8 @@ from typer.core import TyperGroup
 GROUPS: dict[str, dict[str, str]] = {
     "Cluster": {
         "start": "Start a cluster on this machine.",
-        **dict.fromkeys(("stop", "scale", "backup", "restore", "report", "cleanup", "bundle", "invite", "join"), ""),
-        **dict.fromkeys(("update", "rollback"), ""),
+        **dict.fromkeys(("stop", "scale", "update", "rollback", "backup", "restore", "report", "cleanup"), ""),
+        "bundle": "",
     },
     "Run": {
         "run": "Run a program with the files of this folder.",
@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("workers", "hosts", "host", "drain", "leave", "up", "down", "health", "discover"), ""),
     },
     "Access": {
-        **dict.fromkeys(("login", "logout", "context", "token", "tenant", "secret"), ""),
+        **dict.fromkeys(("login", "logout", "context", "token", "tenant", "secret", "invite", "join"), ""),
     },
 }
 #: Modules of the commands that threads_cluster.cli.main does not define.
