@@ -226,6 +226,10 @@ delete_local_cluster() { # delete_local_cluster SECRETS
 
 tell_kept() { # print the installed and built folders that remain
   local folder kept=''
+  if [[ -n $INSTALLED ]]; then
+    say "The server was kept, because the next start uses it. To delete it: $(quoted rm -rf "$CLUSTER_HOME/releases")"
+    return
+  fi
   for folder in .venv web/node_modules web/dist; do [[ ! -d $folder ]] || kept="$kept $folder"; done
   [[ -z $kept ]] || say "These folders were kept, because the next start uses them. To delete them: rm -rf$kept"
   [[ -z $kept ]] || say "The __pycache__ folders, which contain compiled Python code, were kept, too."

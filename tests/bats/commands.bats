@@ -617,6 +617,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   cluster cleanup --local --yes --secrets
   exits 0
   says "folder $CLUSTER_HOME/.cluster" "folder $CLUSTER_HOME/secrets"
+  says "To delete it: rm -rf '$CLUSTER_HOME/releases'"
   [[ ! -e $CLUSTER_HOME/.cluster && ! -e $CLUSTER_HOME/secrets ]]
 }
 
