@@ -18,8 +18,7 @@ from typer.core import TyperGroup
 GROUPS: dict[str, dict[str, str]] = {
     "Cluster": {
         "start": "Start a cluster on this machine.",
-        **dict.fromkeys(("stop", "scale", "update", "rollback", "backup", "restore", "report", "cleanup"), ""),
-        "bundle": "",
+        **dict.fromkeys(("stop", "scale", "update", "rollback", "backup", "restore", "cleanup", "bundle"), ""),
     },
     "Run": {
         "run": "Run a program with the files of this folder.",
@@ -36,7 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             ("job", "watch", "units", "dead", "relations", "ask", "queue", "profile", "metrics", "usage", "audit"), ""
         ),
-        **dict.fromkeys(("kinds", "mark", "verified", "version"), ""),
+        **dict.fromkeys(("kinds", "mark", "verified", "version", "report"), ""),
     },
     "Manage": {
         **dict.fromkeys(("cancel", "pause", "resume", "retry", "delete", "attach", "artifact", "webhook"), ""),
