@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from deploy.local import (
     admin_token,
+    cluster_programs,
     data_version,
     notification,
     port_list,
@@ -74,8 +75,8 @@ class LocalCluster:
 
     def __enter__(self) -> LocalCluster:
         runner_token.delete_token()
-        passwords = supervision.passwords()
-        self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
+        passwords = cluster_programs.passwords()
+        self._redis_url = cluster_programs.redis_url(self.shape, "coordinator", passwords["coordinator"])
         release_file.select(Path(sys.executable), CHECKOUT)
         configuration = supervision.write(self.shape, self.run, passwords)
         self._log_start = program_logs.log_size()

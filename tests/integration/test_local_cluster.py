@@ -156,7 +156,7 @@ def _shared_kernels() -> Iterator[None]:
     ("arguments", "code", "message"),
     [
         ((), 2, "Usage: "),
-        (("dokcer",), 2, "there is no command 'dokcer'; there are: local, invite, join, leave, docker"),
+        (("dokcer",), 2, "there is no command 'dokcer'; there are: local, bundle, invite, join, leave, docker"),
         (("local", "--port", "web"), 2, "--port needs a number from 1 to 65535; got 'web'"),
         (("metrics",), 2, "metrics needs the option --config"),
         (("metrics", "--config"), 1, "no local cluster of this checkout is running"),
@@ -164,7 +164,7 @@ def _shared_kernels() -> Iterator[None]:
         (("local", "--workers"), 2, "--workers needs a number"),
         (("local", "--onec"), 2, "local has no option '--onec'"),
         (("local", "--json"), 2, "--json requires --once"),
-        (("stop", "now"), 2, "stop accepts no options"),
+        (("stop", "now"), 2, "stop accepts only options that choose a cluster"),
         (("status",), 1, "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"),
         (("stop",), 0, "No local cluster of this checkout is running."),
     ],

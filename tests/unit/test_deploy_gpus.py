@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import gpus, supervision
+from deploy.local import cluster_programs, gpus
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
 from jobs.settings import Settings
@@ -58,7 +58,7 @@ def test_a_gpu_without_cupy_is_told_with_the_next_command(machine: Callable[...,
 
 def test_gpu_workers_stand_beside_the_others_and_count(tmp_path: Path) -> None:
     shape = Shape(redis_server="redis-server", redis_port=1, port=2, metrics_port=0, lanes=(1, 1), gpus=2)
-    parts = supervision.programs(shape, Run.new(tmp_path), supervision.passwords())
+    parts = cluster_programs.programs(shape, Run.new(tmp_path), cluster_programs.passwords())
     programs = {each.name: each for each in parts}
     assert {each.name for each in parts if each.environment.get("SECRETS_KEY") != ""} == {"coordinator", "door"}
     assert {"gpu-worker-1", "gpu-worker-2", "cpu-worker-1"} <= programs.keys()

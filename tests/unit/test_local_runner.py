@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import api, private_files, runner_token, supervision
+from deploy.local import api, cluster_programs, private_files, runner_token
 from deploy.local.outcome import CommandError
 from deploy.local.processes import Run
 from deploy.local.shape import Shape, plan
@@ -21,9 +21,9 @@ def shape(*, runner: bool) -> Shape:
     return Shape(redis_server="redis-server", redis_port=1, port=3100, metrics_port=0, lanes=(2,), runner=runner)
 
 
-def programs(folder: Path, *, runner: bool) -> dict[str, supervision.Program]:
-    passwords = {role: f"password-of-{role}" for role in supervision.passwords()}
-    return {one.name: one for one in supervision.programs(shape(runner=runner), Run.new(folder), passwords)}
+def programs(folder: Path, *, runner: bool) -> dict[str, cluster_programs.Program]:
+    passwords = {role: f"password-of-{role}" for role in cluster_programs.passwords()}
+    return {one.name: one for one in cluster_programs.programs(shape(runner=runner), Run.new(folder), passwords)}
 
 
 def test_there_is_none_unless_asked_for(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_there_is_none_unless_asked_for(tmp_path: Path) -> None:
 def test_a_runner_keeps_the_users_choice_that_each_call_needs_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "load", lambda: Settings(auth="required"))
+    monkeypatch.setattr(cluster_programs, "load", lambda: Settings(auth="required"))
     assert "AUTH" not in programs(tmp_path, runner=True)["coordinator"].environment, "inherited"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.local import cluster as local_cluster
-from deploy.local import commands, port_list, samples, shape, supervision
+from deploy.local import cluster_programs, commands, port_list, samples, shape
 from deploy.local.joining import https_coordinator
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
@@ -84,7 +84,7 @@ def test_tracing_sends_spans_to_the_collector_that_is_set_or_to_one_on_this_mach
         planned = commands.plan_cluster(Settings.model_validate(settings), replace(options, tracing=tracing))
         [coordinator] = [
             program
-            for program in supervision.programs(planned, Run(Path("/run"), "run"), defaultdict(str))
+            for program in cluster_programs.programs(planned, Run(Path("/run"), "run"), defaultdict(str))
             if program.name == "coordinator"
         ]
         return coordinator.environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")

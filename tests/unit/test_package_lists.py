@@ -69,10 +69,8 @@ def test_contributing_names_every_contract() -> None:
 def test_there_is_a_check_of_every_folder_of_tests() -> None:
     """Without this check, the tests in a new folder would never run."""
     folders = {path.parent.relative_to(TOP).as_posix() for path in TOP.glob("tests/*/test_*.py")}
-    elsewhere = {
-        "tests/gpu",
-        "tests/kubernetes",
-    }  # make gpu-test, make kubernetes-test
+    # make gpu-test, make kubernetes-test, make openapi-test
+    elsewhere = {"tests/gpu", "tests/kubernetes", "tests/openapi"}
     assert set(CONFIGURATION["pytest"]["ini_options"]["testpaths"]) == folders - elsewhere
     makefile = (TOP / "Makefile").read_text()
     lists = dict(re.findall(r"^(\w+) := (tests/.*)$", makefile, re.MULTILINE))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import supervision
+from deploy.local.cluster_programs import Program
 from deploy.local.processes import Run
-from deploy.local.supervision import Program
 from jobs.settings import Settings
 
 #: Program that exits with 0 only if the others are told to stop while it is running.

@@ -15,8 +15,9 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from deploy.local import commands, program_logs, release_file, shape, supervision, units
+from deploy.local import cluster_programs, commands, program_logs, release_file, shape, supervision, units
 from deploy.local import gpus as local_gpus
+from deploy.local.cluster_programs import Program
 from deploy.local.joining import invitation, membership
 from deploy.local.joining.invitation import Invitation
 from deploy.local.joining.membership import Membership
@@ -31,7 +32,6 @@ from deploy.local.outcome import (
     say,
 )
 from deploy.local.processes import Run
-from deploy.local.supervision import Program
 from jobs import invalid_settings
 from jobs.network import exposure
 from jobs.settings import CHECKOUT, LOCAL_FOLDER, STATE_FOLDER, Settings, load, usable_cores
@@ -185,7 +185,7 @@ class Host:
         _BEATS.mkdir(parents=True)
         release_file.select(Path(sys.executable), CHECKOUT)
         configuration = supervision.write_programs(
-            [supervision.guard(self.run), *map(self._program, self.joined.workers)], self.run
+            [cluster_programs.guard(self.run), *map(self._program, self.joined.workers)], self.run
         )
         self._log_start = program_logs.log_size()
         # Programs on a runner can read the environment of the runner's parent processes.
