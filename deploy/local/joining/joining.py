@@ -19,6 +19,7 @@ from deploy.local import cluster_programs, commands, program_logs, release_file,
 from deploy.local import gpus as local_gpus
 from deploy.local.cluster_programs import Program
 from deploy.local.joining import invitation, membership
+from deploy.local.joining.following import Follower
 from deploy.local.joining.invitation import Invitation
 from deploy.local.joining.membership import Membership
 from deploy.local.outcome import (
@@ -179,6 +180,7 @@ class Host:
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self._said_exits: Counter[str] = Counter()
+        self._follower = Follower(joined)
 
     def __enter__(self) -> Host:
         shutil.rmtree(_BEATS, ignore_errors=True)
@@ -194,6 +196,7 @@ class Host:
 
     def __exit__(self, *_: object) -> None:
         say("Stopping: the workers return their leases ...")
+        self._follower.stop()
         supervision.end(self._supervisor, self.run)
         say("Stopped. Start again: ./deploy-cluster.sh join. Leave the cluster: ./deploy-cluster.sh leave")
 
@@ -224,6 +227,7 @@ class Host:
                 said = working
                 self._say(working)
             self._say_exits()
+            self._follower.check()
             time.sleep(_POLL_SECONDS)
         raise CommandError(
             FAILED, f"supervisord exited unexpectedly.\n{program_logs.read_tail(program_logs.SUPERVISOR)}"
