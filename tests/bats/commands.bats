@@ -27,7 +27,7 @@ load bench
   says Usage
   cluster dokcer
   exits 2
-  says "there is no command 'dokcer'; there are: local, invite" "See: ./deploy-cluster.sh help"
+  says "there is no command 'dokcer'; there are: local, bundle, invite" "See: ./deploy-cluster.sh help"
 }
 
 @test "the version" {
@@ -339,7 +339,7 @@ pretend_local() { # pretend_local [stopped]: a local cluster, as far as these sc
   changed_nothing
   cluster stop now
   exits 2
-  says "stop accepts no options"
+  says "stop accepts only options that choose a cluster"
 }
 
 # -- cleanup ----------------------------------------------------------------------------------------------------------

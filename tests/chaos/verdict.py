@@ -28,7 +28,7 @@ HEADINGS = ("wrong results", "stuck", "left over", "events", "tracebacks")
 #: Keys of an idle cluster in addition to the jobs' keys; docs/lease-protocol.md describes them all.
 MAY_STAY = re.compile(
     r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:(cpu|runner))?|worker:(worker|runner)-\d|nodes|events|idem:.*|mark:.*|load"
-    r"|seq|sweep:.*|audit(log|head)|leader|libraries|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
+    r"|seq|sweep:.*|audit(log|head)|leader|libraries|release|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
     r"|durations|usages|usage:.*|token:.*|tokens|tokenset|tokenhash.*|shapes"
     r"|artifacts?:.*|holders:.*|files:.*|filesums|filestore|loose|unowned|grace|workflowfigures|tunnel:.*)"
     r"|rq:(queues|workers(:.*)?|worker:.*|job:wakeup)"

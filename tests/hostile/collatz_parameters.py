@@ -32,9 +32,10 @@ MOST_DELAY, MOST_PATH = 8000, 2**400
 
 
 def verdict(given: dict[str, Any]) -> Verdict:
-    """Return which fields must be rejected. Null omits any field but the mode."""
+    """Return which fields must be rejected. Null omits a field."""
     found = Verdict()
     found.refuse_unspeakable(given)
+    given = {name: value for name, value in given.items() if value is not None or name != "mode"}
     mode = given.get("mode", "statistics")
     if not isinstance(mode, str) or mode not in (*RANGED, "trajectory"):
         found.wrong.add("mode")

@@ -47,8 +47,9 @@ DEFAULTS: dict[str, Any] = {
     "max_threads": 1_000_000,
     "trace": None,
 }
-NULLABLE = {"batch_size", "seed", "quantum_us", "trace"}
 MOST_CELLS, MOST_BYTES = 32, 512 * 2**20
+_TRACE = {"cell": (0, MOST_CELLS - 1), "replica": (0, 16_777_215), "max_events": (1, 250_000)}
+_KNOWN = {*WHOLE, *NUMBERS, *DEFAULTS}
 #: Maximum ratio of an exponential draw to its mean: 64 ln 2.
 LONGEST_DRAW = 64 * math.log(2)
 
@@ -104,8 +105,10 @@ def _optional(name: str, tag: str) -> dict[str, Field]:
 
 
 def verdict(given: dict[str, Any]) -> Verdict:
+    """Return which fields must be rejected. Null omits an optional field."""
     found = Verdict()
     found.refuse_unspeakable(given)
+    given = {name: _omit_nulls(name, value) for name, value in given.items() if value is not None or name not in _KNOWN}
     for name, value in given.items():
         found.refuse_if(not _valid(name, value, found), name)
     rules = Verdict()
@@ -119,9 +122,15 @@ def verdict(given: dict[str, Any]) -> Verdict:
     return found
 
 
+def _omit_nulls(name: str, value: Any) -> Any:
+    """Return the value of a field without nulls in its optional parts."""
+    optional = {"spawn": {"shape"}, "arrival": {"warmup_roots"}, "trace": _TRACE.keys()}.get(name, ())
+    if not isinstance(value, dict):
+        return value
+    return {key: one for key, one in value.items() if one is not None or key not in optional}
+
+
 def _valid(name: str, value: Any, found: Verdict) -> bool:
-    if value is None and name in NULLABLE:
-        return True
     if name in WHOLE:
         return whole(value, *WHOLE[name])
     if name in NUMBERS:
@@ -149,8 +158,7 @@ def _schedulers(value: Any) -> bool:
 
 
 def _trace(value: Any) -> bool:
-    bounds = {"cell": (0, MOST_CELLS - 1), "replica": (0, 16_777_215), "max_events": (1, 250_000)}
-    return isinstance(value, dict) and all(key in bounds and whole(one, *bounds[key]) for key, one in value.items())
+    return isinstance(value, dict) and all(key in _TRACE and whole(one, *_TRACE[key]) for key, one in value.items())
 
 
 def _valid_law(name: str, value: Any, found: Verdict) -> bool:

@@ -183,7 +183,7 @@ def test_a_batch_answers_each_job_alone(cluster: Live) -> None:
     problem(cluster.post("/api/submit-batch"), 400, "body")
 
 
-@pytest.mark.parametrize("seconds", [True, "1", 31, -1, None])
+@pytest.mark.parametrize("seconds", [True, "1", 31, -1])
 def test_a_wait_for_results_is_a_number_of_seconds(cluster: Live, seconds: Any) -> None:
     problem(cluster.post("/api/results", {"job_ids": ["a"], "wait_seconds": seconds}), 422, "wait_seconds")
 

@@ -27,7 +27,8 @@ QUICKSTART = "".join(
     re.findall(r"^```sh\n(.*?)^```", (TOP / "docs/quickstart.md").read_text(), re.MULTILINE | re.DOTALL)
 )
 [PYTHON] = [text for language, text in BLOCKS if language == "python"]
-[RESULT] = [text for language, text in BLOCKS if language == "text"]
+#: `cluster start` of an installation, which `make install-walk` runs, and a result.
+INSTALL, RESULT = [text for language, text in BLOCKS if language == "text"]
 TOKEN = "t" * 40
 
 
@@ -85,6 +86,7 @@ def shell(block: str, cluster: Live, folder: Path) -> str:
 
 def test_the_first_block_starts_a_local_cluster_with_a_runner() -> None:
     assert START == "./deploy-cluster.sh local\n"
+    assert INSTALL.splitlines()[-1] == "cluster start"
 
 
 def test_the_first_program_prints_hello(readme_cluster: Live) -> None:

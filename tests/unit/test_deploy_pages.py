@@ -25,7 +25,7 @@ esac
 class Checkout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("deploy", "web", "bin"):
+        for name in ("deploy", "web", "bin", "tests"):
             (folder / name).mkdir()
         shutil.copy(ROOT / "deploy/pages.sh", folder / "deploy")
         (folder / "web/package.json").write_text("{}")
