@@ -95,8 +95,8 @@ def _get(joined: Membership, path: str) -> Iterator[httpx.Response]:
     """Yield a response of the cluster whose body is not read yet. Raises CannotReach."""
     try:
         with (
-            membership.client(ssl.create_default_context(cafile=joined.authority or None)) as client,
-            client.stream("GET", f"{joined.url}{path}") as answer,
+            membership.open_http(ssl.create_default_context(cafile=joined.authority or None)) as http,
+            http.stream("GET", f"{joined.url}{path}") as answer,
         ):
             yield answer
     except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -195,7 +195,7 @@ def fetch_pinned_authority(invitation: Invitation) -> bytes:
 
 def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
     """Fetch the certificate of a cluster's authority, up to the maximum size."""
-    with client(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
+    with open_http(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
         if answer.is_error:
             raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
         return next(answer.iter_bytes(_MAX_CERTIFICATE_BYTES), b"")
@@ -230,14 +230,14 @@ def send_request(method: str, url: str, bearer: str, trust: str, body: Any = Non
     """Send a request, and return the status and the JSON object of the response. Raises CannotReach."""
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     try:
-        with client(ssl.create_default_context(cafile=trust or None)) as http:
+        with open_http(ssl.create_default_context(cafile=trust or None)) as http:
             answer = http.request(method, url, json=body, headers=headers)
             return answer.status_code, _object(answer.content)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise CannotReach(_describe_error(error)) from error
 
 
-def client(trust: ssl.SSLContext) -> httpx.Client:
+def open_http(trust: ssl.SSLContext) -> httpx.Client:
     """Return an HTTP client for requests to the cluster.
 
     It follows no redirects, which could send the token elsewhere. Like workers, it uses no proxy.
