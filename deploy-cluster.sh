@@ -245,7 +245,7 @@ dispatch() { # dispatch COMMAND ARGUMENT...
     help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, bundle, invite, join, leave, docker, kubernetes, scale, autoscale, update, rollback, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
+    *) wrong "the command '$1' does not exist; the commands are: local, bundle, invite, join, leave, docker, kubernetes, scale, autoscale, update, rollback, status, logs, stop, cleanup, metrics, report, backup, restore, help." ;;
   esac
 }
 

@@ -77,11 +77,22 @@ def unpack_own_release() -> list[str]:
     home = settings.STATE_FOLDER
     with _explained(home):
         _check_archive()
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock(home):
-            name = unpack(home, ARCHIVE)
-            _last(home).write_text(f"{name}\n")
-            return [str(home / "releases" / name)]
+            folder = _unpack(home, ARCHIVE)
+            _last(home).write_text(f"{folder.name}\n")
+            return [str(folder)]
+
+
+def add_release(home: Path, archive: Path) -> Path:
+    """Unpack a release unless it exists, and return its folder. Raises OSError."""
+    with _lock(home):
+        return _unpack(home, archive)
+
+
+def make_current(home: Path, folder: Path) -> None:
+    """Let the next start of the installation use the release in a folder."""
+    with _lock(home):
+        _link(home, folder)
 
 
 def use_own_release(home: Path) -> None:
@@ -90,13 +101,12 @@ def use_own_release(home: Path) -> None:
     So an update or a rollback, which change the current release, last until another client is installed.
     """
     _check_archive()
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(home):
-        name = unpack(home, ARCHIVE)
+        folder = _unpack(home, ARCHIVE)
         last = _last(home)
-        if not _has_release(home) or not last.is_file() or last.read_text().strip() != name:
-            switch(home, name)
-            last.write_text(f"{name}\n")
+        if not _has_release(home) or not last.is_file() or last.read_text().strip() != folder.name:
+            _link(home, folder)
+            last.write_text(f"{folder.name}\n")
 
 
 def _last(home: Path) -> Path:
@@ -115,14 +125,15 @@ def _check_archive() -> None:
 @contextmanager
 def _lock(home: Path) -> Iterator[None]:
     """Wait until no other process changes the releases, and prevent changes during a `with` block."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     (home / "releases").mkdir(exist_ok=True)
     with (home / "releases" / ".lock").open("a") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
         yield
 
 
-def unpack(home: Path, archive: Path) -> str:
-    """Unpack a release unless it exists, and return its name: its version and the digest of its archive.
+def _unpack(home: Path, archive: Path) -> Path:
+    """Unpack a release unless it exists, and return its folder, named after its version and its archive's digest.
 
     The folder gets its name when it is complete. The caller holds the lock.
     """
@@ -133,7 +144,7 @@ def unpack(home: Path, archive: Path) -> str:
         version = opened_archive.extractfile("jobs/VERSION")
         name = f"{version.read().decode().strip() if version else ''}-{digest[:_DIGITS]}"
         if (releases / name).is_dir():
-            return name
+            return releases / name
         for left in releases.glob(f"{_PARTIAL}*"):  # of a process that was killed
             shutil.rmtree(left)
         folder = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=releases))
@@ -145,15 +156,15 @@ def unpack(home: Path, archive: Path) -> str:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    return name
+    return releases / name
 
 
-def switch(home: Path, name: str) -> None:
-    """Make a release the current one in one step. The caller holds the lock."""
+def _link(home: Path, folder: Path) -> None:
+    """Replace the link `current` in one step. The caller holds the lock."""
     link = home / "releases" / ".current"
     with suppress(FileNotFoundError):
         link.unlink()
-    link.symlink_to(Path("releases", name))
+    link.symlink_to(folder.relative_to(home) if folder.is_relative_to(home) else folder)
     link.replace(home / "current")
 
 

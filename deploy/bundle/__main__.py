@@ -79,7 +79,7 @@ def _engine_requirements(name: str, wanted: Sequence[Target]) -> Path:
     """Return the requirements of an engine. Raises CommandError if its packages cannot be downloaded for a target."""
     known = [engine for engine in registry.names() if registry.packages(engine)]
     if name not in known:
-        raise CommandError(USAGE, f"there is no engine {name!r} with packages; choose from {', '.join(known)}")
+        raise CommandError(USAGE, f"engine {name!r} does not exist or has no packages; choose from {', '.join(known)}")
     file = CHECKOUT / "engines" / name / PACKAGES
     is_pinned = targets.select(file.read_text(), wanted[0])[0].is_pinned
     if not is_pinned and list(wanted) != [targets.this_target()]:

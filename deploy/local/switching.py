@@ -29,6 +29,7 @@ from deploy.local.outcome import FAILED, NOT_READY, OK, CommandError, raise_on_s
 from deploy.local.program_control import ProgramState
 from jobs import VERSION
 from jobs.settings import CHECKOUT, LOCAL_FOLDER, STATE_FOLDER
+from threads_cluster import installation
 
 #: Programs that a switch never restarts.
 _KEPT = ("guard", "redis")
@@ -42,8 +43,6 @@ DRAIN_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 #: Number of exits after which a program counts as broken.
 _MAX_EXITS = 3
-#: Link to the release that the next start of an installation uses.
-CURRENT = STATE_FOLDER / "current"
 
 
 def switch(drain_seconds: float = DRAIN_SECONDS) -> int:
@@ -127,15 +126,7 @@ def _select(*, keep_current: bool = False) -> None:
     """Let programs that start from now on run this release."""
     release_file.select(Path(sys.executable), CHECKOUT)
     if not keep_current and STATE_FOLDER != CHECKOUT:
-        point_current_to(CHECKOUT)
-
-
-def point_current_to(folder: Path) -> None:
-    """Let the next start of the installation use the release in `folder`."""
-    new = CURRENT.with_name(".current.new")
-    new.unlink(missing_ok=True)
-    new.symlink_to(folder.relative_to(STATE_FOLDER) if folder.is_relative_to(STATE_FOLDER) else folder)
-    new.replace(CURRENT)
+        installation.make_current(STATE_FOLDER, CHECKOUT)
 
 
 def _return_to(before: release_file.Selection | None, api: Api) -> None:

@@ -16,6 +16,7 @@ from deploy.local.outcome import FAILED, OK, USAGE, CommandError, raise_on_stop_
 from jobs import releases
 from jobs.releases import Release
 from jobs.settings import CHECKOUT, STATE_FOLDER, child_environment
+from threads_cluster import installation
 
 #: Modules that a release must be able to import before any program is restarted.
 _MODULES = ("coordinator.app", "cpu_worker.__main__", "runner.__main__", "deploy.local.switching")
@@ -67,7 +68,7 @@ def fetched(source: str) -> Iterator[Path]:
     """Provide the folder of a release, or a wheel.
 
     `source` is a path, an https:// address, or a package such as `threads-cluster==1.2.0`. Raises CommandError if there
-    is no wheel.
+    is not exactly one wheel.
     """
     if not source.startswith(("https://", "http://")) and (source.endswith(".whl") or os.sep in source):
         yield Path(source)
@@ -168,7 +169,7 @@ def select_stopped(python: Path, folder: Path) -> None:
     """Use a release at the next start of the cluster, which is not running."""
     with commands.hold_cluster_lock():
         release_file.select(python, folder)
-        switching.point_current_to(folder)
+        installation.make_current(STATE_FOLDER, folder)
 
 
 # -- rollback ----------------------------------------------------------------------------------------------------------

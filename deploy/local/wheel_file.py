@@ -5,7 +5,6 @@ The file `threads_cluster/server.tar` in a wheel contains the code of a release.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tarfile
 import tempfile
@@ -19,12 +18,9 @@ from deploy.local.outcome import USAGE, CommandError
 from jobs import releases
 from jobs.releases import Release, UnreadableRelease
 from jobs.settings import STATE_FOLDER
+from threads_cluster import installation
 
 TREE = "threads_cluster/server.tar"
-#: Folder with the releases of an installation.
-RELEASES = STATE_FOLDER / "releases"
-#: Number of characters of the digest in the name of a release's folder.
-_DIGEST = 12
 #: Largest size in bytes of a file that describes a release.
 _MAX_DESCRIPTION = 4096
 
@@ -48,25 +44,16 @@ def _read(archive: tarfile.TarFile, name: str) -> str:
 
 
 def unpack(wheel: Path) -> Path:
-    """Unpack the release in a wheel unless it is already unpacked, and return its folder. Raises CommandError.
+    """Unpack the release in a wheel unless it is already unpacked, and return its folder.
 
-    The folder appears with all its files or not at all.
+    Raises CommandError, and OSError if the disk is full.
     """
-    release = describe(wheel)
-    with _open_tree(wheel) as tree:
-        digest = hashlib.sha256(tree.read()).hexdigest()[:_DIGEST]
-    folder = RELEASES / f"{release.version}-{digest}"
-    if folder.is_dir():
-        return folder
-    RELEASES.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=RELEASES))
-    try:
-        with _open_tree(wheel) as tree, tarfile.open(fileobj=tree, mode="r|") as archive:
-            archive.extractall(temporary / "tree", filter="tar")
-        (temporary / "tree").rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return folder
+    describe(wheel)
+    with tempfile.TemporaryDirectory(prefix="threads-cluster-") as folder:
+        archive = Path(folder, "server.tar")
+        with _open_tree(wheel) as tree, archive.open("wb") as file:
+            shutil.copyfileobj(tree, file)
+        return installation.add_release(STATE_FOLDER, archive)
 
 
 @contextmanager

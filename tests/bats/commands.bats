@@ -27,7 +27,7 @@ load bench
   says Usage
   cluster dokcer
   exits 2
-  says "there is no command 'dokcer'; there are: local, bundle, invite" "See: ./deploy-cluster.sh help"
+  says "the command 'dokcer' does not exist; the commands are: local, bundle, invite" "See: ./deploy-cluster.sh help"
 }
 
 @test "the version" {

@@ -156,7 +156,11 @@ def _shared_kernels() -> Iterator[None]:
     ("arguments", "code", "message"),
     [
         ((), 2, "Usage: "),
-        (("dokcer",), 2, "there is no command 'dokcer'; there are: local, bundle, invite, join, leave, docker"),
+        (
+            ("dokcer",),
+            2,
+            "the command 'dokcer' does not exist; the commands are: local, bundle, invite, join",
+        ),
         (("local", "--port", "web"), 2, "--port needs a number from 1 to 65535; got 'web'"),
         (("metrics",), 2, "metrics needs the option --config"),
         (("metrics", "--config"), 1, "no local cluster of this checkout is running"),

@@ -137,7 +137,7 @@ def test_tags_of_old_glibc_come_last() -> None:
     [
         (["--platform", "windows"], "choose from linux-x86_64, linux-aarch64, macos-arm64"),
         (["--python", "3.10"], "choose from 3.11, 3.12, 3.13"),
-        (["--engine", "ollama"], "there is no engine 'ollama' with packages"),
+        (["--engine", "ollama"], "engine 'ollama' does not exist or has no packages"),
         (["--engine", "vllm", "--platform", "macos-arm64"], "does not pin its dependencies"),
     ],
 )

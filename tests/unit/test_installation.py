@@ -60,11 +60,11 @@ def test_the_first_start_unpacks_the_release_and_later_commands_use_it(home: Pat
 def test_another_client_brings_its_release_but_an_update_or_rollback_lasts(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = installation.find_server(installs=True).name
+    first = installation.find_server(installs=True)
     install(tmp_path, monkeypatch, "2.0.0")
     assert find_version(installs=False) == "1.0.0"
     assert find_version() == "2.0.0"
-    installation.switch(home, first)
+    installation.make_current(home, first)
     assert find_version() == "1.0.0"
     install(tmp_path, monkeypatch, "3.0.0")
     assert find_version() == "3.0.0"

@@ -58,10 +58,10 @@ def test_the_configuration_scrapes_the_coordinator_and_has_no_rules_about_contai
 def test_the_token_and_the_thresholds_are_those_of_the_running_cluster(
     start: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = start(METRICS_TOKEN="tell-nobody", ALERT_GPU_CELSIUS="71", PATH="/bin")
+    folder = start(METRICS_TOKEN="a-metrics-token", ALERT_GPU_CELSIUS="71", PATH="/bin")
     [scraped] = print_checked(tmp_path, capsys)["scrape_configs"]
     token = Path(scraped["authorization"]["credentials_file"])
-    assert token.read_text() == "tell-nobody" and token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text() == "a-metrics-token" and token.stat().st_mode & 0o777 == 0o600
     assert "alert:gpu_celsius:threshold', expr: vector(71)" in (folder / "thresholds.yml").read_text()
     start()
     assert "authorization" not in print_checked(tmp_path, capsys)["scrape_configs"][0]

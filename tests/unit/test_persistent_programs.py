@@ -37,7 +37,7 @@ for line in ours.makefile():
     if item == "long": answer = {"value": "x" * 100_000}
     if item == "longest": answer = {"value": "x" * 1_040_000}
     if item == "endless": ours.sendall(b"x" * (2 << 20))
-    if item == "text": ours.sendall(b"this is no JSON\\n"); continue
+    if item == "text": ours.sendall(b"not JSON\\n"); continue
     if item == "list": ours.sendall(b"[1]\\n"); continue
     if item == "twice": ours.sendall(b"{}\\n{}\\n"); continue
     if item == "unit": answer = {"value": unit}

@@ -186,13 +186,13 @@ def anchors(markdown: str) -> list[str]:
 
 @pytest.mark.parametrize("alert", ALERTS.values(), ids=lambda alert: alert["alert"])
 def test_an_alert_says_how_bad_how_much_and_what_to_do(alert: dict[str, Any]) -> None:
-    told = alert["annotations"]
+    annotations = alert["annotations"]
     assert alert["labels"]["severity"] in {"warning", "critical"}
     assert alert["for"]
-    assert "$value" in told["summary"]
-    assert told["description"].endswith(".")
+    assert "$value" in annotations["summary"]
+    assert annotations["description"].endswith(".")
     page = f"/docs/{Path(RUNBOOK).stem}.html#{alert['alert'].lower()}"
-    assert told["runbook_url"] == f"{{{{ $externalLabels.cluster }}}}{page}"
+    assert annotations["runbook_url"] == f"{{{{ $externalLabels.cluster }}}}{page}"
 
 
 def sections(heading: str) -> dict[str, str]:

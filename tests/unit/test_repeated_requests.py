@@ -38,32 +38,32 @@ def send(api: Api, key: str, jobs: list[Any]) -> httpx.Response:
     return api.post("/api/submit-batch", json={"jobs": jobs}, headers={"Idempotency-Key": key})
 
 
-def told(answer: httpx.Response) -> list[Any]:
+def read_answers(answer: httpx.Response) -> list[Any]:
     return [one.get("job_id") or one["error"]["status"] for one in answer.json()["answers"]]
 
 
 def test_a_batch_sent_again_with_its_key_is_the_same_jobs(api: Api) -> None:
     jobs = [TINY, {"type": "nosuch"}, TINY, {**TINY, "idempotency_key": "mine"}, 7]
-    first = told(send(api, "batch", jobs))
+    first = read_answers(send(api, "batch", jobs))
     assert len(set(first)) == 4 and first[1] == first[4] == 422
-    assert told(send(api, "batch", jobs)) == first
-    other = told(send(api, "k" * 195, jobs))
+    assert read_answers(send(api, "batch", jobs)) == first
+    other = read_answers(send(api, "k" * 195, jobs))
     assert other[0] != first[0] and other[2] != first[2]
     assert other[3] == first[3], "the key in a body is the one that counts"
-    assert told(api.post("/api/submit-batch", json={"jobs": jobs}))[0] not in first
+    assert read_answers(api.post("/api/submit-batch", json={"jobs": jobs}))[0] not in first
 
 
 def test_null_is_no_key_and_no_difference(api: Api) -> None:
     """Generated clients send null for fields that are not set."""
     nulls = {**TINY, "idempotency_key": None, "priority": None, "after": None}
-    assert told(send(api, "batch", [TINY])) == told(send(api, "batch", [nulls]))
+    assert read_answers(send(api, "batch", [TINY])) == read_answers(send(api, "batch", [nulls]))
     jobs = [api.post("/api/submit", json=job, headers={"Idempotency-Key": "one"}).json() for job in (TINY, nulls)]
     assert jobs[0]["job_id"] == jobs[1]["job_id"]
 
 
 def test_another_batch_under_the_same_key_is_a_conflict(api: Api) -> None:
     send(api, "batch", [TINY])
-    assert told(send(api, "batch", [{**TINY, "priority": "high"}])) == [409]
+    assert read_answers(send(api, "batch", [{**TINY, "priority": "high"}])) == [409]
 
 
 def test_the_key_of_a_batch_leaves_room_for_the_place(api: Api) -> None:

@@ -44,13 +44,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     for module in (release_file, data_version, running_cluster):
         monkeypatch.setattr(module, "LOCAL_FOLDER", folder)
+    monkeypatch.setattr(wheel_file, "STATE_FOLDER", folder.parent)
     for module in (switching, updating):
         monkeypatch.setattr(module, "STATE_FOLDER", folder.parent)
         monkeypatch.setattr(module, "raise_on_stop_signals", lambda: None)
     monkeypatch.setattr(release_file, "FILE", folder / "release")
     monkeypatch.setattr(data_version, "FILE", folder / "data_format")
-    monkeypatch.setattr(switching, "CURRENT", folder.parent / "current")
-    monkeypatch.setattr(wheel_file, "RELEASES", folder.parent / "releases")
     monkeypatch.setattr(commands, "is_running", lambda: False)
     return folder.parent
 
@@ -127,7 +126,7 @@ def test_a_wheel_is_unpacked_once_next_to_other_releases(tmp_path: Path, home: P
     assert folder.parent == home / "releases" and folder.name.startswith("0.2.0-")
     (folder / "extra").write_text("changed")
     assert wheel_file.unpack(wheel) == folder and (folder / "extra").read_text() == "changed"
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [".lock", folder.name]
 
 
 def cut(path: Path) -> None:
@@ -162,7 +161,6 @@ def test_a_full_disk_leaves_no_partial_release(tmp_path: Path, home: Path, monke
     wheel = write_wheel(tmp_path / "new.whl")
 
     def extract(self: tarfile.TarFile, path: Path, **_: Any) -> None:
-        path.mkdir()
         (path / "part").touch()
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -170,7 +168,7 @@ def test_a_full_disk_leaves_no_partial_release(tmp_path: Path, home: Path, monke
         patch.setattr(tarfile.TarFile, "extractall", extract)
         with pytest.raises(OSError, match="No space"):
             wheel_file.unpack(wheel)
-    assert list((home / "releases").iterdir()) == []
+    assert [path.name for path in (home / "releases").iterdir()] == [".lock"]
     assert wheel_file.unpack(wheel).is_dir()
 
 
@@ -203,7 +201,7 @@ def running(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 @pytest.mark.usefixtures("running")
 def test_an_update_that_is_not_possible_names_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str, data_format: str, why: str
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], version: str, data_format: str, why: str
 ) -> None:
     wheel = write_wheel(tmp_path / "new.whl", version, data_format)
     before = release_file.FILE.read_text()
@@ -212,7 +210,7 @@ def test_an_update_that_is_not_possible_names_the_reason(
     with pytest.raises(CommandError, match=r"Nothing was changed") as refused:
         updating.update(str(wheel), 0.0)
     assert why in str(refused.value) and release_file.FILE.read_text() == before
-    assert not any(path.name.startswith(version) for path in wheel_file.RELEASES.iterdir())
+    assert not any(path.name.startswith(version) for path in (home / "releases").iterdir())
 
 
 @pytest.mark.usefixtures("running")
@@ -335,7 +333,7 @@ def test_the_coordinator_is_replaced_first_and_a_runner_is_drained(programs: Pro
         *("stop cpu-worker-1", "start cpu-worker-1", "stop cpu-worker-2", "start cpu-worker-2"),
         *("drain runner-1 True", "stop runner-1", "drain runner-1 False", "stop runner-1", "start runner-1"),
     ]
-    assert switching.CURRENT.readlink() == CHECKOUT
+    assert (home / "current").readlink() == CHECKOUT
     assert str(data_version.read()) == f"1 {releases.OWN.version}"
 
 
@@ -358,13 +356,15 @@ def test_a_program_that_an_interrupted_switch_stopped_is_started(
     assert switching.wanted_programs() == ["coordinator", "cpu-worker-1", "cpu-worker-2", "runner-1"]
 
 
-def test_a_coordinator_that_does_not_start_returns_to_the_release_before(running: Path, programs: Programs) -> None:
+def test_a_coordinator_that_does_not_start_returns_to_the_release_before(
+    running: Path, programs: Programs, home: Path
+) -> None:
     programs.is_broken = True
     with pytest.raises(CommandError, match="The release before keeps running"):
         switching.switch(0.0)
     assert programs.selected == [CHECKOUT, running] and programs.updated == set()
     selected = release_file.read()
-    assert selected and selected.folder == running and not switching.CURRENT.is_symlink()
+    assert selected and selected.folder == running and not (home / "current").is_symlink()
     assert not any("worker" in call or "runner" in call for call in programs.calls)
 
 
@@ -398,7 +398,7 @@ def test_a_client_updates_to_its_own_release_and_a_rollback_lasts(home: Path, mo
     (old / "deploy-cluster.sh").touch()
     [folder] = installation.unpack_own_release()
     assert Path(folder) == wheel_file.unpack(home / "new.whl"), "the server uses the same name for the release"
-    switching.point_current_to(Path(folder))
-    switching.point_current_to(old)
+    installation.make_current(home, Path(folder))
+    installation.make_current(home, old)
     installation.use_own_release(home)
     assert (home / "current").resolve() == old and not (home / "current").readlink().is_absolute()
