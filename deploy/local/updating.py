@@ -137,7 +137,7 @@ def switch_to(folder: Path, drain_seconds: float) -> int:
         select_stopped(python, folder)
         say(f"The next start of the cluster uses version {target.version}.")
         return OK
-    say(f"Updating the running cluster to version {target.version} ...")
+    say(f"Updating the running programs to version {target.version} ...")
     return _execute_switch(python, drain_seconds)
 
 

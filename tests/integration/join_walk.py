@@ -1,4 +1,4 @@
-"""Walk of three new machines that join a cluster with the line of `invite`: `make join-walk`.
+"""Walk of three new machines that join a cluster with the line of `invite`, and follow an update: `make join-walk`.
 
 Each machine is a network namespace with an empty home folder. It reaches only the cluster's machine, and installs
 packages from a folder of wheels, which the walk downloads first.
@@ -25,6 +25,8 @@ from tests.integration.test_local_cluster import START_SECONDS, Checkout, copied
 
 MACHINES = ("m1", "m2", "m3")
 ADDRESS = "10.78.0.1"
+#: Version to which the cluster is updated.
+VERSION = "0.2.0"
 
 
 @contextmanager
@@ -121,6 +123,34 @@ def run_program(here: Machine, machine: NewMachine) -> None:
     say(f"A program on {machine.name} prints: {done.stdout.strip()}")
 
 
+def update_cluster(here: Machine, checkout: Path) -> None:
+    """Give the code of the cluster another version, and update the running cluster to it."""
+    (checkout / "jobs/VERSION").write_text(f"{VERSION}\n")
+    updated = here.script("update")
+    assert updated.returncode == 0, updated.stderr
+    say(f"The cluster was updated:\n{updated.stderr}")
+
+
+def kill_update(machine: NewMachine) -> None:
+    """Kill the update of a machine while it is running. The machine tries again after ten minutes."""
+    until(lambda: "updating this machine" in machine.log.read_text(), 120)
+    [update] = [one for one in psutil.process_iter(["cmdline"]) if is_update(one, machine)]
+    update.kill()
+    until(lambda: "cannot update this machine" in machine.log.read_text(), 60)
+    say(f"{machine.name}: its update was killed; its workers continue")
+
+
+def is_update(process: psutil.Process, machine: NewMachine) -> bool:
+    words = process.info["cmdline"] or []
+    return "update" in words and any(str(machine.folder) in word for word in words)
+
+
+def wait_for_release(machine: NewMachine) -> None:
+    release = f"now runs the release {VERSION}-"
+    until(lambda: release in machine.log.read_text(), 900)
+    say(f"{machine.name} follows its cluster:\n{machine.log.read_text()}")
+
+
 def complete_copy(folder: Path) -> Checkout:
     """Return a copy of the code with all files that the wheel contains."""
     made = copied(folder)
@@ -152,6 +182,11 @@ def main() -> int:
             stack.callback(process.wait, 90)
             stack.callback(process.terminate)
         for machine in machines:
+            run_program(here, machine)
+        update_cluster(here, folder / "cluster")
+        kill_update(machines[0])
+        for machine in machines:
+            wait_for_release(machine)
             run_program(here, machine)
         for machine in machines:
             machine.call("leave")
