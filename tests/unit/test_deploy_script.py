@@ -62,7 +62,7 @@ def test_there_are_bats_tests() -> None:
 
 def test_every_command_of_the_script_has_a_line_in_its_help() -> None:
     script = (ROOT / "deploy-cluster.sh").read_text()
-    known = re.search(r"there are: (.*?)\.\"", script)
+    known = re.search(r"the commands are: (.*?)\.\"", script)
     assert known
     usage = script.partition("cat <<'TEXT'")[2].partition("\nTEXT")[0]
     for command in known[1].split(", "):

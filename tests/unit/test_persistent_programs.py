@@ -231,7 +231,7 @@ def test_a_program_without_units_is_ended(bench: Bench) -> None:
     bench.host.kept = KeptPrograms(idle_seconds=0.1)
     [pid] = values(bench, 1)
     until(lambda: not Path(f"/proc/{pid}").exists())
-    assert not bench.home.exists()
+    until(lambda: not bench.home.exists())
     assert values(bench, 1, job="j2") != [pid]
 
 
