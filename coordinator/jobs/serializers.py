@@ -45,7 +45,7 @@ def serialize_job(
         "job_id": job_id,
         "tenant": row["tenant"],
         "type": row["kind"],
-        "title": titles.title(row["kind"], parameters),
+        "title": row.get("name") or titles.title(row["kind"], parameters),
         "state": state,
         "priority": row["priority"],
         "device": row["device"],
@@ -80,7 +80,7 @@ def serialize_job(
         answer["estimated_wait_seconds"] = scheduler.estimate_start(
             row["queue"], fleet, row["tenant"], row["kind"], int(row["version"]), needed, place
         )
-    _add_limits(answer, row)
+    _add_options(answer, row)
     return answer
 
 
@@ -108,8 +108,8 @@ def _dead_range(given_up: DeadRange) -> answers.DeadRange:
     }
 
 
-def _add_limits(answer: answers.Job, row: dict[str, str]) -> None:
-    """Add the submitter's limits, the backlog flag, and the reason why a job was skipped."""
+def _add_options(answer: answers.Job, row: dict[str, str]) -> None:
+    """Add the submitter's options, the backlog flag, and the reason why a job was skipped."""
     if row["state"] == JobState.SKIPPED.value and "root" in row:
         answer["root"] = row["root"]
     if row.get("backlog") == "1":
@@ -118,6 +118,10 @@ def _add_limits(answer: answers.Job, row: dict[str, str]) -> None:
         answer["max_running"] = int(row["max_running"])
     if "timeout_ms" in row:
         answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
+    if "name" in row:
+        answer["name"] = row["name"]
+    if "tags" in row:
+        answer["tags"] = decoding.parse_json(row["tags"])
     if "notify" in row:
         answer["notify"] = destinations.redact_path(row["notify"])
     if place := tracing.parse_traceparent(row.get("traceparent", "")):

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coordinator import destinations
 from coordinator.access import guests
 from coordinator.access.principal import GUEST_TENANT, Principal
-from coordinator.jobs import scheduler
+from coordinator.jobs import scheduler, titles
 from coordinator.jobs.references import References, artifact_deleted
 from coordinator.server import nulls, patterns
 from jobs import errors
@@ -36,6 +36,8 @@ QUESTION_SECONDS = 600
 MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 #: Maximum number of jobs that a job can depend on.
 MAX_PARENTS = 1000
+#: Maximum number of tags of a job.
+MAX_TAGS = 16
 #: Fields that guests cannot set. They refer to other jobs or machines, or exceed the limit on queued jobs.
 _TOKEN_FIELDS = ("notify", "after", "after_any", "hold")
 #: Maximum size in bytes of a job specification, which is sent with every lease.
@@ -51,6 +53,18 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 Parents = Annotated[list[Annotated[str, StringConstraints(pattern=patterns.JOB_ID)]], Field(max_length=MAX_PARENTS)]
 
 
+def _check_name(name: str) -> str:
+    """Return the name of a job. Raises ValueError if it is not one printable line."""
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("must be one printable line that neither begins nor ends with a space")
+    return name
+
+
+#: Name of a job, as pages and `cluster jobs` display it.
+JobName = Annotated[str, StringConstraints(min_length=1, max_length=titles.MAX_LENGTH), AfterValidator(_check_name)]
+Tags = Annotated[list[Annotated[str, StringConstraints(pattern=patterns.TAG)]], Field(max_length=MAX_TAGS)]
+
+
 class Submission(BaseModel):
     """The body of POST /api/submit."""
 
@@ -59,6 +73,13 @@ class Submission(BaseModel):
     type: str = Field(description="Kind of job. GET /api/job-types lists all kinds.", max_length=64)
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="Parameters of the kind; see GET /api/job-types."
+    )
+    name: JobName | None = Field(
+        None, description="Title of the job in lists; by default, the title is derived from the parameters."
+    )
+    tags: Tags = Field(
+        default_factory=list,
+        description="Words by which jobs can be listed, such as nightly or dataset=v2; at most 16.",
     )
     priority: str = Field(
         "normal", description="high, normal or low.", json_schema_extra={"enum": ["high", "normal", "low"]}
@@ -332,6 +353,8 @@ def accept(
         notify="" if asked.notify is None else destinations.parse_receiver(asked.notify, settings),
         after=after,
         after_any=after_any,
+        name=asked.name or "",
+        tags=tuple(dict.fromkeys(asked.tags)),
     )
     wait = scheduler.estimate_start(job.queue, fleet, job.tenant, job.kind, version, plan.requirements)
     return AcceptedJob(job=job, estimated_wait_seconds=wait)
@@ -423,4 +446,6 @@ def refusal(job: NewJob, written: tuple[str, str] | CapReached) -> errors.Cluste
 
 def _digest(asked: Submission) -> str:
     body = asked.model_dump(exclude={"idempotency_key"})
+    # Fields added after digests existed. Omitted when unset, so that digests of earlier versions stay valid.
+    body = {name: value for name, value in body.items() if value or name not in ("name", "tags")}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63oordinator/rpc/cluster.proto\x12\x12threads_cluster.v1\"\xba\x02\n\rSubmitRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x17\n\x0fparameters_json\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\x15\n\rgpu_preferred\x18\x05 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x18\n\x0bmax_running\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04hold\x18\x08 \x01(\x08\x12\x1c\n\x0ftimeout_seconds\x18\t \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06notify\x18\n \x01(\t\x12\r\n\x05\x61\x66ter\x18\x0b \x03(\t\x12\x11\n\tafter_any\x18\x0c \x03(\t\x12\x14\n\x0cwait_seconds\x18\r \x01(\x01\x42\x0e\n\x0c_max_runningB\x12\n\x10_timeout_seconds\"\xa6\x01\n\x0bSubmitReply\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12#\n\x16\x65stimated_wait_seconds\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05notes\x18\x04 \x03(\t\x12\x18\n\x0bresult_json\x18\x05 \x01(\tH\x01\x88\x01\x01\x42\x19\n\x17_estimated_wait_secondsB\x0e\n\x0c_result_json\"2\n\nJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\x01\"e\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x10\n\x08progress\x18\x04 \x01(\x01\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x10\n\x08row_json\x18\x06 \x01(\t\";\n\x06Result\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x13\n\x0bresult_json\x18\x03 \x01(\t\"\x0f\n\rStatusRequest\"\x1d\n\x06Status\x12\x13\n\x0bstatus_json\x18\x01 \x01(\t\">\n\rEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"4\n\x05\x45vent\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x11\n\tdata_json\x18\x03 \x01(\t\"9\n\x0eMetricsRequest\x12\r\n\x05names\x18\x01 \x01(\t\x12\x18\n\x10interval_seconds\x18\x02 \x01(\x01\"}\n\x06Sample\x12\x0c\n\x04time\x18\x01 \x01(\x03\x12\x36\n\x06values\x18\x02 \x03(\x0b\x32&.threads_cluster.v1.Sample.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x32\x95\x04\n\x07\x43luster\x12L\n\x06Submit\x12!.threads_cluster.v1.SubmitRequest\x1a\x1f.threads_cluster.v1.SubmitReply\x12\x41\n\x06GetJob\x12\x1e.threads_cluster.v1.JobRequest\x1a\x17.threads_cluster.v1.Job\x12G\n\tGetResult\x12\x1e.threads_cluster.v1.JobRequest\x1a\x1a.threads_cluster.v1.Result\x12\x41\n\x06\x43\x61ncel\x12\x1e.threads_cluster.v1.JobRequest\x1a\x17.threads_cluster.v1.Job\x12J\n\tGetStatus\x12!.threads_cluster.v1.StatusRequest\x1a\x1a.threads_cluster.v1.Status\x12N\n\x0cStreamEvents\x12!.threads_cluster.v1.EventsRequest\x1a\x19.threads_cluster.v1.Event0\x01\x12Q\n\rStreamMetrics\x12\".threads_cluster.v1.MetricsRequest\x1a\x1a.threads_cluster.v1.Sample0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63oordinator/rpc/cluster.proto\x12\x12threads_cluster.v1\"\xd6\x02\n\rSubmitRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x17\n\x0fparameters_json\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\x15\n\rgpu_preferred\x18\x05 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x18\n\x0bmax_running\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04hold\x18\x08 \x01(\x08\x12\x1c\n\x0ftimeout_seconds\x18\t \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06notify\x18\n \x01(\t\x12\r\n\x05\x61\x66ter\x18\x0b \x03(\t\x12\x11\n\tafter_any\x18\x0c \x03(\t\x12\x14\n\x0cwait_seconds\x18\r \x01(\x01\x12\x0c\n\x04name\x18\x0e \x01(\t\x12\x0c\n\x04tags\x18\x0f \x03(\tB\x0e\n\x0c_max_runningB\x12\n\x10_timeout_seconds\"\xa6\x01\n\x0bSubmitReply\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12#\n\x16\x65stimated_wait_seconds\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05notes\x18\x04 \x03(\t\x12\x18\n\x0bresult_json\x18\x05 \x01(\tH\x01\x88\x01\x01\x42\x19\n\x17_estimated_wait_secondsB\x0e\n\x0c_result_json\"2\n\nJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\x01\"e\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x10\n\x08progress\x18\x04 \x01(\x01\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x10\n\x08row_json\x18\x06 \x01(\t\";\n\x06Result\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x13\n\x0bresult_json\x18\x03 \x01(\t\"\x0f\n\rStatusRequest\"\x1d\n\x06Status\x12\x13\n\x0bstatus_json\x18\x01 \x01(\t\">\n\rEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"4\n\x05\x45vent\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x11\n\tdata_json\x18\x03 \x01(\t\"9\n\x0eMetricsRequest\x12\r\n\x05names\x18\x01 \x01(\t\x12\x18\n\x10interval_seconds\x18\x02 \x01(\x01\"}\n\x06Sample\x12\x0c\n\x04time\x18\x01 \x01(\x03\x12\x36\n\x06values\x18\x02 \x03(\x0b\x32&.threads_cluster.v1.Sample.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x32\x95\x04\n\x07\x43luster\x12L\n\x06Submit\x12!.threads_cluster.v1.SubmitRequest\x1a\x1f.threads_cluster.v1.SubmitReply\x12\x41\n\x06GetJob\x12\x1e.threads_cluster.v1.JobRequest\x1a\x17.threads_cluster.v1.Job\x12G\n\tGetResult\x12\x1e.threads_cluster.v1.JobRequest\x1a\x1a.threads_cluster.v1.Result\x12\x41\n\x06\x43\x61ncel\x12\x1e.threads_cluster.v1.JobRequest\x1a\x17.threads_cluster.v1.Job\x12J\n\tGetStatus\x12!.threads_cluster.v1.StatusRequest\x1a\x1a.threads_cluster.v1.Status\x12N\n\x0cStreamEvents\x12!.threads_cluster.v1.EventsRequest\x1a\x19.threads_cluster.v1.Event0\x01\x12Q\n\rStreamMetrics\x12\".threads_cluster.v1.MetricsRequest\x1a\x1a.threads_cluster.v1.Sample0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,29 +34,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SAMPLE_VALUESENTRY']._loaded_options = None
   _globals['_SAMPLE_VALUESENTRY']._serialized_options = b'8\001'
   _globals['_SUBMITREQUEST']._serialized_start=54
-  _globals['_SUBMITREQUEST']._serialized_end=368
-  _globals['_SUBMITREPLY']._serialized_start=371
-  _globals['_SUBMITREPLY']._serialized_end=537
-  _globals['_JOBREQUEST']._serialized_start=539
-  _globals['_JOBREQUEST']._serialized_end=589
-  _globals['_JOB']._serialized_start=591
-  _globals['_JOB']._serialized_end=692
-  _globals['_RESULT']._serialized_start=694
-  _globals['_RESULT']._serialized_end=753
-  _globals['_STATUSREQUEST']._serialized_start=755
-  _globals['_STATUSREQUEST']._serialized_end=770
-  _globals['_STATUS']._serialized_start=772
-  _globals['_STATUS']._serialized_end=801
-  _globals['_EVENTSREQUEST']._serialized_start=803
-  _globals['_EVENTSREQUEST']._serialized_end=865
-  _globals['_EVENT']._serialized_start=867
-  _globals['_EVENT']._serialized_end=919
-  _globals['_METRICSREQUEST']._serialized_start=921
-  _globals['_METRICSREQUEST']._serialized_end=978
-  _globals['_SAMPLE']._serialized_start=980
-  _globals['_SAMPLE']._serialized_end=1105
-  _globals['_SAMPLE_VALUESENTRY']._serialized_start=1060
-  _globals['_SAMPLE_VALUESENTRY']._serialized_end=1105
-  _globals['_CLUSTER']._serialized_start=1108
-  _globals['_CLUSTER']._serialized_end=1641
+  _globals['_SUBMITREQUEST']._serialized_end=396
+  _globals['_SUBMITREPLY']._serialized_start=399
+  _globals['_SUBMITREPLY']._serialized_end=565
+  _globals['_JOBREQUEST']._serialized_start=567
+  _globals['_JOBREQUEST']._serialized_end=617
+  _globals['_JOB']._serialized_start=619
+  _globals['_JOB']._serialized_end=720
+  _globals['_RESULT']._serialized_start=722
+  _globals['_RESULT']._serialized_end=781
+  _globals['_STATUSREQUEST']._serialized_start=783
+  _globals['_STATUSREQUEST']._serialized_end=798
+  _globals['_STATUS']._serialized_start=800
+  _globals['_STATUS']._serialized_end=829
+  _globals['_EVENTSREQUEST']._serialized_start=831
+  _globals['_EVENTSREQUEST']._serialized_end=893
+  _globals['_EVENT']._serialized_start=895
+  _globals['_EVENT']._serialized_end=947
+  _globals['_METRICSREQUEST']._serialized_start=949
+  _globals['_METRICSREQUEST']._serialized_end=1006
+  _globals['_SAMPLE']._serialized_start=1008
+  _globals['_SAMPLE']._serialized_end=1133
+  _globals['_SAMPLE_VALUESENTRY']._serialized_start=1088
+  _globals['_SAMPLE_VALUESENTRY']._serialized_end=1133
+  _globals['_CLUSTER']._serialized_start=1136
+  _globals['_CLUSTER']._serialized_end=1669
 # @@protoc_insertion_point(module_scope)

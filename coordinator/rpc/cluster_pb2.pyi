@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("type", "parameters_json", "priority", "device", "gpu_preferred", "idempotency_key", "max_running", "hold", "timeout_seconds", "notify", "after", "after_any", "wait_seconds")
+    __slots__ = ("type", "parameters_json", "priority", "device", "gpu_preferred", "idempotency_key", "max_running", "hold", "timeout_seconds", "notify", "after", "after_any", "wait_seconds", "name", "tags")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_JSON_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,8 @@ class SubmitRequest(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     AFTER_ANY_FIELD_NUMBER: _ClassVar[int]
     WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
     type: str
     parameters_json: str
     priority: str
@@ -34,7 +36,9 @@ class SubmitRequest(_message.Message):
     after: _containers.RepeatedScalarFieldContainer[str]
     after_any: _containers.RepeatedScalarFieldContainer[str]
     wait_seconds: float
-    def __init__(self, type: _Optional[str] = ..., parameters_json: _Optional[str] = ..., priority: _Optional[str] = ..., device: _Optional[str] = ..., gpu_preferred: _Optional[bool] = ..., idempotency_key: _Optional[str] = ..., max_running: _Optional[int] = ..., hold: _Optional[bool] = ..., timeout_seconds: _Optional[float] = ..., notify: _Optional[str] = ..., after: _Optional[_Iterable[str]] = ..., after_any: _Optional[_Iterable[str]] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
+    name: str
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, type: _Optional[str] = ..., parameters_json: _Optional[str] = ..., priority: _Optional[str] = ..., device: _Optional[str] = ..., gpu_preferred: _Optional[bool] = ..., idempotency_key: _Optional[str] = ..., max_running: _Optional[int] = ..., hold: _Optional[bool] = ..., timeout_seconds: _Optional[float] = ..., notify: _Optional[str] = ..., after: _Optional[_Iterable[str]] = ..., after_any: _Optional[_Iterable[str]] = ..., wait_seconds: _Optional[float] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ("job_id", "status", "estimated_wait_seconds", "notes", "result_json")

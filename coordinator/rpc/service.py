@@ -217,6 +217,8 @@ _BODY = (
     "notify",
     "after",
     "after_any",
+    "name",
+    "tags",
 )
 
 
@@ -228,7 +230,7 @@ def _is_given(request: Any, name: str) -> bool:
 
 def _plain(request: Any, name: str) -> Any:
     value = getattr(request, name)
-    return list(value) if name in ("after", "after_any") else value
+    return list(value) if name in ("after", "after_any", "tags") else value
 
 
 def _waiting(request: Any) -> dict[str, float]:

@@ -14,6 +14,8 @@ HOST = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 HOSTS_WORKER = r"^(cpu|gpu|runner)-[1-9][0-9]{0,2}$"
 TOKEN_ID = r"^[a-z0-9]{1,32}$"
 JOB_ID = r"^[A-Za-z0-9_-]{1,64}$"
+#: Tag of a job, such as nightly, team/vision or dataset=v2.
+TAG = r"^[A-Za-z0-9][A-Za-z0-9._:/=@+-]{0,63}$"
 SCOPE = f"^({'|'.join(Scope)})$"
 
 _DESCRIPTIONS = {
@@ -22,6 +24,7 @@ _DESCRIPTIONS = {
     HOSTS_WORKER: "must be cpu-N, gpu-N or runner-N, with a number from 1 to 999",
     TOKEN_ID: "must be a token's ID, 1 to 32 lowercase letters or digits. List the IDs with `cluster token list`",
     JOB_ID: "must be a job ID: 1 to 64 letters, digits, dashes or _",
+    TAG: "must be 1 to 64 letters, digits or . _ : / = @ + -, and begin with a letter or a digit",
     SCOPE: f"must be one of {', '.join(Scope)}",
     schedules.NAME: "must be 1 to 64 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     secrets.NAME: "must be 1 to 64 letters, digits or _, and begin with a letter or _",

@@ -110,6 +110,7 @@ def submission(**more: Any) -> Any:
 def test_a_job_is_submitted_shown_and_cancelled_as_over_http(live: Live, call: Caller) -> None:
     large = {"start_number": str(2**95), "number_count": 10**15}
     given: dict[str, Any] = {"priority": "high", "device": "cpu", "max_running": 3, "timeout_seconds": 60.5}
+    given |= {"name": "Large numbers", "tags": ["nightly"]}
     job = call("Submit", submission(parameters_json=json.dumps(large), **given)).job_id
     other = live.post("/api/submit", {"type": "collatz", "parameters": large, **given}).json()["job_id"]
     mine, theirs = live.job(job), live.job(other)

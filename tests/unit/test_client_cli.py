@@ -104,6 +104,12 @@ def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
         "3",
         "--timeout",
         "90",
+        "--name",
+        "All sums",
+        "--tag",
+        "nightly",
+        "--tag",
+        "v2",
     )
     assert (ran.code, ran.out) == (0, "j1\n")
     assert fake.bodies("/api/submit") == [
@@ -124,6 +130,8 @@ def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
             "gpu_preferred": True,
             "max_running": 3,
             "timeout_seconds": 90.0,
+            "name": "All sums",
+            "tags": ["nightly", "v2"],
         }
     ]
 

@@ -30,6 +30,14 @@ ORDER: dict[str, Any] = {
         typer.Option(metavar="JOB", help="Start the job once this job has ended in any state. Repeat for more."),
     ],
 }
+#: Options that label a job, for jobs of any kind.
+LABELS: dict[str, Any] = {
+    "name": Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the job in lists, up to 80 characters.")],
+    "tag": Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Tag of the job, for: cluster jobs --tag TAG. Repeat for more."),
+    ],
+}
 #: Options of every command that runs programs.
 COMMON: dict[str, Any] = {
     "exclude": Annotated[
@@ -92,6 +100,7 @@ COMMON: dict[str, Any] = {
         typer.Option(metavar="URL", help="Send a signed POST to this URL when the job ends: docs/webhooks.md."),
     ],
     **ORDER,
+    **LABELS,
 }
 OUTPUT: dict[str, Any] = {
     "output": Annotated[
@@ -201,8 +210,9 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
 
 def job_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the command-line options that apply to jobs of any kind."""
-    names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
-    return {name: given[name] or None for name in names if name in given}
+    names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any", "name")
+    chosen = {name: given[name] or None for name in names if name in given}
+    return chosen | ({"tags": given["tag"] or None} if "tag" in given else {})
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -360,6 +360,7 @@ def job(row: Mapping[str, Any]) -> None:
         {
             "job": row["job_id"],
             "title": row.get("title"),
+            "tags": ", ".join(row.get("tags", [])),
             "type": row["type"],
             "state": state.removeprefix(f"{row['job_id']} "),
             "starts": describe_start(row) if row["state"] == "queued" else None,

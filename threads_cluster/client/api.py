@@ -222,6 +222,8 @@ class Cluster:
         notify: str | None = None,
         after: Sequence[str] | None = None,
         after_any: Sequence[str] | None = None,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
     ) -> Json:
         """Submit a job, and return `{job_id, status, estimated_wait_seconds, notes}`.
 
@@ -231,6 +233,8 @@ class Cluster:
         - `after_any`: IDs of jobs that must finish first, in any state. Both lists together have at most 1,000 IDs.
         - `hold`: queue a job that exceeds a limit of its tenant, instead of rejecting it.
         - `notify`: a URL that receives a signed POST when the job has finished (docs/webhooks.md).
+        - `name`: the title of the job in lists, one line of up to 80 characters.
+        - `tags`: up to 16 words by which jobs can be listed.
         - `idempotency_key`: random by default, so that a retry after a broken connection never submits a second job.
         """
         return self._post(
@@ -248,6 +252,8 @@ class Cluster:
                 notify=notify,
                 after=after,
                 after_any=after_any,
+                name=name,
+                tags=tags,
             ),
             shape=shapes.jobs.Submitted,
         )
@@ -750,16 +756,19 @@ def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_k
     """Create the body of a submission. It contains exact integers, the options that are set, and an idempotency key."""
     if idempotency_key == "":
         raise BadArgument("must not be empty", "idempotency_key")
-    choices |= {name: _ids(choices[name], name) for name in ("after", "after_any") if choices.get(name) is not None}
+    several = {"after": "job IDs", "after_any": "job IDs", "tags": "tags"}
+    choices |= {
+        name: _list(choices[name], name, what) for name, what in several.items() if choices.get(name) is not None
+    }
     options = {name: value for name, value in choices.items() if value is not None}
     key = idempotency_key or uuid.uuid4().hex
     return {"type": kind, "parameters": wire(dict(parameters or {})), "idempotency_key": key} | options
 
 
-def _ids(several: Any, name: str) -> list[str] | None:
-    """Return job IDs as a list, or None if there are none. Raises BadArgument if the argument is a single string."""
+def _list(several: Any, name: str, what: str) -> list[str] | None:
+    """Return strings as a list, or None if there are none. Raises BadArgument if the argument is a single string."""
     if isinstance(several, str):
-        raise BadArgument("must be a list of job IDs", name)
+        raise BadArgument(f"must be a list of {what}", name)
     return list(several) or None
 
 

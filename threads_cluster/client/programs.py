@@ -278,13 +278,14 @@ class Programs:
         """Call a Python function on runners, once for each value, and return an iterator over the return values.
 
         `function` is `module:function`. Arguments and return values are sent as JSON. `choices` accepts the fields of
-        `Program`. Raises NoRunner if no live runner could ever take the calls; with `queue`, waits for such a runner.
-        Raises UnitFailed at the first value whose call failed.
+        `Program`, and `name` and `tags` of the job. Raises NoRunner if no live runner could ever take the calls; with
+        `queue`, waits for such a runner. Raises UnitFailed at the first value whose call failed.
         """
+        labels = {name: choices.pop(name) for name in ("name", "tags") if name in choices}
         program = Program(command=call_command(function), **choices)
         if not queue:
             self.require_runner(program)
-        return Mapped(self, self.submit(program, files=files, values=values)["job_id"])
+        return Mapped(self, self.submit(program, files=files, values=values, **labels)["job_id"])
 
     # -- units of a job ------------------------------------------------------------------------------------------------
 

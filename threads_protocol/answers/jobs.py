@@ -82,7 +82,9 @@ class Job(Answer):
     job_id: Id
     tenant: Annotated[str, describe("Tenant that owns the job.")]
     type: str
-    title: Annotated[str, describe("Display name of up to 80 characters, derived from the parameters.")]
+    title: Annotated[
+        str, describe("Display name of up to 80 characters: the job's name, or a title derived from the parameters.")
+    ]
     state: State
     priority: str
     device: str
@@ -117,6 +119,8 @@ class Job(Answer):
     ]
     timeout_seconds: NotRequired[Annotated[float, describe("Seconds after its start when the job fails, if limited.")]]
     notify: NotRequired[Annotated[str, describe("Webhook URL for the end of the job. Its path is hidden.")]]
+    name: NotRequired[Annotated[str, describe("Name that the submitter chose, if any.")]]
+    tags: NotRequired[Annotated[Many[str], describe("Tags that the submitter chose, if any.")]]
     trace_id: NotRequired[Annotated[str, describe("Trace in which the job was submitted, if any: docs/tracing.md.")]]
     usage: Usage
 

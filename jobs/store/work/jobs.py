@@ -61,6 +61,9 @@ class NewJob:
     traceparent: str = ""
     tracestate: str = ""
     parent_span: str = ""
+    #: Title of the job chosen by the submitter, or empty.
+    name: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +235,8 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"attempt": job.attempt} if job.attempt else {}),
         **({"traceparent": job.traceparent, "parent_span": job.parent_span} if job.traceparent else {}),
         **({"tracestate": job.tracestate} if job.tracestate else {}),
+        **({"name": job.name} if job.name else {}),
+        **({"tags": json.dumps(job.tags)} if job.tags else {}),
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]

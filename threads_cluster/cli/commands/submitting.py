@@ -56,6 +56,7 @@ _COMMON: dict[str, Any] = {
         typer.Option(metavar="URL", help="Send a signed POST to this URL when the job ends: docs/webhooks.md."),
     ],
     **program_options.ORDER,
+    **program_options.LABELS,
     "wait": Annotated[bool, typer.Option("--wait", help="Wait until the job ends, and print a summary of its result.")],
     "as_json": as_json_option("Print the response as one line of JSON; with --wait, the job with its result."),
 }
@@ -213,6 +214,7 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
     options["gpu_preferred"] = options["gpu_preferred"] or None
     options["hold"] = options["hold"] or None
     options["timeout_seconds"] = options.pop("timeout", None)
+    options["tags"] = options.pop("tag", None)
     session.check(kind, parameters)
     answer = session.cluster.submit(kind, parameters, **options)
     for note in answer["notes"]:
