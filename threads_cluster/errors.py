@@ -138,6 +138,22 @@ class UnitFailed(ClientError):
         self.next = f"see its output with cluster logs {job_id} --unit {unit}"
 
 
+class CallFailed(ClientError):
+    """The call of a Python function ended without a result, for example because its process crashed.
+
+    It also replaces an exception of the function that cannot be unpickled in the client.
+    """
+
+    exit_code = JOB_FAILED
+
+
+class RemoteTraceback(Exception):
+    """Traceback of an exception on a runner, as text. It is the cause of the exception in the client."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
 class ApiError(ClientError):
     """The cluster returned an error with problem details (RFC 9457)."""
 

@@ -46,6 +46,7 @@ from threads_protocol.states import TERMINAL
 if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Artifacts
     from threads_cluster.client.attachments import Attachment
+    from threads_cluster.client.calling.executor import ClusterExecutor
     from threads_cluster.client.models import Data, Models
     from threads_cluster.client.profiles import Profile, Profiles
     from threads_cluster.client.programs import Ended, Mapped, Programs
@@ -336,6 +337,15 @@ class Cluster:
         live runner could ever take the calls, unless `queue` is True.
         """
         return self.programs.map(function, values, files=files, **choices)
+
+    def executor(self, **options: Any) -> ClusterExecutor:
+        """Return an executor of `concurrent.futures` that calls Python functions on runners.
+
+        Functions, lambdas and functions of scripts and notebooks can be called. See `ClusterExecutor` for the options.
+        """
+        from threads_cluster.client.calling.executor import ClusterExecutor
+
+        return ClusterExecutor(self, **options)
 
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Submit up to 1,000 jobs and return one response per job, in order.

@@ -1,0 +1,87 @@
+"""Collection of calls into batches. Each batch has calls of one function, and becomes one job."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Seconds in which calls are collected into one job.
+COLLECT_SECONDS = 0.005
+#: Maximum number of calls per job.
+MOST_CALLS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a function."""
+
+    #: Name of the function, for people.
+    name: str
+    #: Pickle of the function.
+    function: str
+    #: Pickle of the arguments and the keyword arguments.
+    arguments: str
+    future: Future[Any]
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """Calls of one function that become one job."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def function(self) -> str:
+        return self.calls[0].function
+
+    @property
+    def name(self) -> str:
+        return self.calls[0].name
+
+
+class CallQueue:
+    """Queue of calls that are not yet part of a job. Any thread can add calls; one thread takes batches."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+
+    def put(self, call: Call) -> None:
+        self._calls.put(call)
+
+    def close(self) -> None:
+        """End the iteration over batches after the calls that were added before."""
+        self._calls.put(None)
+
+    def batches(self) -> Iterator[list[Batch]]:
+        """Yield the batches of calls that arrived within a few milliseconds, until the queue is closed."""
+        closed = False
+        while not closed and (first := self._calls.get()) is not None:
+            calls = [first]
+            closed = self._collect(calls)
+            yield _by_function(calls)
+
+    def _collect(self, calls: list[Call]) -> bool:
+        """Add further calls. Return True if the queue was closed."""
+        until = time.monotonic() + COLLECT_SECONDS
+        while len(calls) < MOST_CALLS:
+            try:
+                found = self._calls.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return False
+            if found is None:
+                return True
+            calls.append(found)
+        return False
+
+
+def _by_function(calls: list[Call]) -> list[Batch]:
+    """Group the calls that were not cancelled by their functions."""
+    batches: dict[str, Batch] = {}
+    for call in calls:
+        if call.future.set_running_or_notify_cancel():
+            batches.setdefault(call.function, Batch()).calls.append(call)
+    return list(batches.values())
