@@ -12,7 +12,9 @@ from jobs.worker.api.api_files import Stale
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import Task
 from runner import commands
+from runner.files.cache import DamagedFile
 from runner.files.folders import LARGEST_VALUE, BadValue
+from runner.files.inputs import close_all
 from runner.files.working_directory import Workplace
 from runner.host import Host
 from runner.host_errors import HostFault, is_of_host
@@ -45,11 +47,14 @@ class PersistentRun(Run):
         #: What is wrong with the answer, or an empty string.
         self._complaint = ""
         self._deadline = 0.0
+        #: Open files that the current unit's item names.
+        self._descriptors: list[int] = []
 
     def go(self) -> tuple[Computed, bytes]:
         try:
             return super().go()
         finally:
+            self._close_files()
             kept, self._kept = self._kept, None
             if kept is not None and kept.usable and not self._around.gpus:
                 self.host.kept.put(self.place.slot.name, kept)
@@ -100,6 +105,27 @@ class PersistentRun(Run):
 
         return Kept(key=self._key(replace(self._around, python_bin="")), program=program, release=release)
 
+    def _order(self, unit: int) -> Order:
+        order = super()._order(unit)
+        self._close_files()
+        self._descriptors = self._open_files(unit)
+        return order
+
+    def _open_files(self, unit: int) -> list[int]:
+        """Open the files that the item names. Raises HostFault and the errors of a unit that cannot start."""
+        if not self._command.items_in_file:
+            return []
+        items = self._persist(lambda: self.host.inputs.items(self._job, self.files))
+        entries = items.files(json.loads(items.line(unit)))
+        try:
+            return self._persist(lambda: self.host.inputs.open(entries, self.files))
+        except DamagedFile as error:
+            raise HostFault(f"a cached file was damaged: {error}") from error
+
+    def _close_files(self) -> None:
+        descriptors, self._descriptors = self._descriptors, []
+        close_all(descriptors)
+
     def _run_unit(self, order: Order, recorder: Recorder) -> ProgramEnd:
         self._wait_for_valid_lease()
         self._deadline = time.monotonic() + order.timeout_seconds if order.timeout_seconds else 0.0
@@ -107,11 +133,13 @@ class PersistentRun(Run):
         began, self._answer, self._complaint = time.monotonic(), {}, ""
         kept.units += 1
         try:
-            answer = kept.program.run(self._message(kept), recorder, self._look, self._until)
+            answer = kept.program.run(self._message(kept), recorder, self._look, self._until, self._descriptors)
         except BadAnswer as error:
             self._complaint = str(error)
             self._end_program()
             return ProgramEnd(code=1, seconds=time.monotonic() - began)
+        finally:
+            self._close_files()
         if isinstance(answer, ProgramEnd):
             self._end_program()
             return replace(answer, reason="timeout") if self._is_late() and answer.reason == "stopped" else answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,28 @@ class Tree:
     def files(self) -> dict[str, Entry]:
         """Return one file for each SHA-256, keyed by SHA-256."""
         return {entry.sha: entry for entry in self.entries if entry.is_file}
+
+    def read(self, entry: Entry, start: int, size: int) -> bytes:
+        """Return up to `size` bytes of a file from offset `start` on. Raises OSError."""
+        with open_file(self.root, entry.path) as file:
+            file.seek(start)
+            return file.read(size)
+
+
+@dataclass(kw_only=True)
+class MemoryTree(Tree):
+    """Tree whose files are in memory. Its entries can also name files that the cluster has already."""
+
+    root: Path = Path()
+    #: Contents of the files, keyed by SHA-256.
+    contents: Mapping[str, memoryview] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, Entry]:
+        return {sha: entry for sha, entry in super().files.items() if sha in self.contents}
+
+    def read(self, entry: Entry, start: int, size: int) -> bytes:
+        return bytes(self.contents[entry.sha][start : start + size])
 
 
 def list_folder(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from threads_protocol import bundles
-from threads_protocol.folders import Tree, open_file
+from threads_protocol.folders import Tree
 from threads_protocol.manifest import Entry
 
 #: Maximum number of hashes per request.
@@ -92,9 +92,7 @@ def _read_whole(tree: Tree, entry: Entry) -> bytes:
 
 def _read(tree: Tree, entry: Entry, start: int, size: int) -> bytes:
     try:
-        with open_file(tree.root, entry.path) as file:
-            file.seek(start)
-            return file.read(size)
+        return tree.read(entry, start, size)
     except OSError as error:
         raise Unsendable(f"cannot read {entry.path}: {error.strerror}") from None
 

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 
 from coordinator.access.principal import Scope
 from coordinator.artifacts import queries, serializers, threads
-from coordinator.server import bodies, http
+from coordinator.server import bodies, http, patterns
 from coordinator.server.http import json_response
 from jobs.store import artifacts
 from threads_protocol import manifest
@@ -97,10 +97,19 @@ async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: htt
 
 
 @routes.delete("/artifacts/{artifact}", status_code=204, dependencies=_SUBMIT)
-async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Delete an artifact and its names. If a job holds the artifact, the response is a 409.
+async def delete_artifact(
+    artifact: Asked,
+    cluster: http.ClusterDep,
+    principal: http.PrincipalDep,
+    job: Annotated[
+        str | None, Query(pattern=patterns.JOB_ID, description="Job that can hold the artifact until the job ends.")
+    ] = None,
+) -> Response:
+    """Delete an artifact and its names. If another job than `job` holds the artifact, the response is a 409.
+
+    If `job` has ended, it no longer holds the artifact. Otherwise, the artifact loses only its names.
 
     The artifact's files are deleted ten minutes later, unless other artifacts contain them.
     """
-    await threads.run(lambda: cluster.artifacts.delete(principal.tenant, artifact, principal.actor))
+    await threads.run(lambda: cluster.artifacts.delete(principal.tenant, artifact, principal.actor, job=job or ""))
     return Response(status_code=204)

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from coordinator import locations
 from coordinator.artifacts import weights
@@ -150,14 +151,13 @@ class Trees:
         """Return the manifest entries of an artifact. Raise Broken if the store has lost the manifest."""
         return manifest.entries(self.manifest(tenant, row))
 
-    def delete(self, tenant: str, asked: str, actor: Actor, *, beside_jobs: bool = False, name: str = "") -> None:
+    def delete(self, tenant: str, asked: str, actor: Actor, **options: Any) -> None:
         """Delete an artifact with its names and copies. Raise Conflict if the artifact is in use.
 
-        With `beside_jobs`, jobs may hold the artifact: it loses its names and is deleted after the last of these jobs.
-        With `name`, only this name is removed if the artifact has others.
+        `options` are those of `jobs.store.artifacts.Artifacts.delete`: objects that may still use the artifact.
         """
         row = self.find(tenant, asked)
-        how, *rest = self._store.artifacts.delete(tenant, row.id, actor, beside_jobs=beside_jobs, name=name)
+        how, *rest = self._store.artifacts.delete(tenant, row.id, actor, **options)
         if how == "held":
             raise errors.Conflict(f"artifact {row.id[:12]} is held by {rest[0]}; delete that first", field="artifact")
         try:

@@ -15,7 +15,7 @@ from jobs import errors
 from jobs.kinds.program_kind import ProgramKind
 from jobs.store.artifacts import Artifact
 
-#: Parameters whose artifact must consist of one file.
+#: Parameters whose artifact must consist of one file, unless the program is persistent.
 _ONE_FILE = ("items_artifact",)
 
 
@@ -37,7 +37,11 @@ class References:
         """
         self._check_principal()
         self._check_secrets(programs.secrets(parameters))
-        ids = {name: self._artifact(name, asked) for name, asked in programs.artifacts(parameters).items()}
+        one_file = () if getattr(parameters, "persistent", False) else _ONE_FILE
+        ids = {
+            name: self._artifact(name, asked, one_file=name in one_file)
+            for name, asked in programs.artifacts(parameters).items()
+        }
         return parameters.model_copy(update=ids), tuple(dict.fromkeys(ids.values()))
 
     def _check_principal(self) -> None:
@@ -64,12 +68,12 @@ class References:
     def _secrets(self) -> frozenset[str]:
         return frozenset(secret.name for secret in self._vault.all(self._principal.tenant))
 
-    def _artifact(self, name: str, asked: str) -> str:
+    def _artifact(self, name: str, asked: str, *, one_file: bool) -> str:
         found = self._artifacts.get(asked) or self._artifacts.setdefault(asked, self._find(asked))
         field = f"parameters.{name}"
         if isinstance(found, errors.ClusterError):
             raise type(found)(f"{field}: {found.detail}", field=field)
-        if name in _ONE_FILE and found.files != 1:
+        if one_file and found.files != 1:
             raise errors.InvalidRequest(
                 f"{field}: must be an artifact with one file; {asked} has {found.files}", field=field
             )

@@ -80,16 +80,23 @@ class Artifacts(Part):
         return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
-        self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
+        self,
+        tenant: str,
+        artifact_id: str,
+        actor: Actor = ANONYMOUS,
+        *,
+        beside_jobs: bool = False,
+        name: str = "",
+        job: str = "",
     ) -> list[str]:
         """Delete an artifact, its names and its cached copies. Return [ok], [missing] or [held, holder].
 
         This also works when Redis is full. With `beside_jobs`, an artifact that only jobs still hold loses its names
         and copies, and is deleted after the last of these jobs. With `name`, if the artifact has other names, remove
-        only this name.
+        only this name. If `job` holds the artifact, the job releases it, or keeps it until it ends.
         """
         return self._functions.run_acknowledged_texts(
-            "delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name
+            "delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name, job
         )
 
     def ids(self, tenant: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Cache of job files on a runner, keyed by SHA-256. Files are verified on each use and evicted by least recent use."""
+"""Cache of job files on a runner, keyed by SHA-256. Copies are verified, and files are evicted by least recent use."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class FileCache:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         #: Size in bytes of each cached file, least recently used first.
         self._sizes = self._load_existing()
+        #: Hashes of files that an earlier process cached and that this process has not verified.
+        self._unverified = set(self._sizes)
 
     def _load_existing(self) -> dict[str, int]:
         """Return the sizes of the files that an earlier process cached, and delete incomplete files."""
@@ -85,6 +87,7 @@ class FileCache:
             part.unlink(missing_ok=True)
         with self._lock:
             self._sizes[sha] = size
+            self._unverified.discard(sha)
 
     def _shrink(self, keep: set[str]) -> None:
         with self._lock:
@@ -127,6 +130,31 @@ class FileCache:
             self.drop(sha)
             to.unlink()
             raise DamagedFile(sha)
+
+    def open(self, sha: str) -> int:
+        """Return a descriptor for reading a cached file, which remains valid if the file is deleted.
+
+        A file of an earlier process is verified once. Raises FileNotFoundError if the file is not cached, and
+        DamagedFile.
+        """
+        try:
+            descriptor = os.open(self._folder / sha, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # Another process has deleted the file
+            self.drop(sha)
+            raise
+        if sha in self._unverified and not self._verify(sha, descriptor):
+            os.close(descriptor)
+            self.drop(sha)
+            raise DamagedFile(sha)
+        return descriptor
+
+    def _verify(self, sha: str, descriptor: int) -> bool:
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            is_whole = hashlib.file_digest(file, "sha256").hexdigest() == sha
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        if is_whole:
+            self._unverified.discard(sha)
+        return is_whole
 
     def drop(self, sha: str) -> None:
         with self._lock, contextlib.suppress(KeyError):

@@ -6,9 +6,10 @@ import os
 import re
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from runner.files.cache import FileCache
@@ -21,6 +22,10 @@ MOST_JOBS = 8
 #: `LONGEST_ITEM` is the maximum size of an item in bytes, because Linux limits environment variables.
 MOST_ITEMS, LONGEST_ITEM = 100_000, 128 << 10
 PIECE = 1 << 20
+#: Name of the file with the items, if their artifact contains further files.
+ITEMS_FILE = "items.jsonl"
+#: Maximum number of files that an item can name. Linux sends at most 253 descriptors with a message.
+MOST_ITEM_FILES = 250
 _LINE_END = re.compile(rb"\n")
 
 Input = TypeVar("Input")
@@ -53,8 +58,10 @@ class MissingItem(Exception):
 class Items:
     """Items of a job, read from a file with one line of JSON per unit. The file can be deleted while it is open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, further: Mapping[str, Entry] = MappingProxyType({})) -> None:
+        """Read the items in `path`. `further` contains the other files of their artifact, keyed by path."""
         self._stream = path.open("rb")
+        self._further = further
         self._lock = threading.Lock()
         self.offsets = array("Q", [0])
         at = 0
@@ -73,6 +80,17 @@ class Items:
         if end - start > LONGEST_ITEM:
             raise MissingItem(f"the item of unit {unit} has {end - start} bytes; the maximum is {LONGEST_ITEM}")
         return os.pread(self._stream.fileno(), end - start, start).decode(errors="replace").strip()
+
+    def files(self, item: Any) -> list[Entry]:
+        """Return the files that an item names in its field `files`. Raises MissingItem."""
+        if not self._further or not isinstance(item, dict):
+            return []
+        names = item.get("files", [])
+        if not isinstance(names, list) or len(names) > MOST_ITEM_FILES:
+            raise MissingItem(f"the item's files must be a list of at most {MOST_ITEM_FILES} paths")
+        if missing := [name for name in names if not isinstance(name, str) or name not in self._further]:
+            raise MissingItem(f"the artifact of items does not contain the file {str(missing[0])[:200]}")
+        return [self._further[name] for name in names]
 
     def close(self) -> None:
         self._stream.close()
@@ -99,18 +117,35 @@ class Inputs:
         return found
 
     def items(self, job: str, files: Files) -> Items:
-        """Return the items of a job, from the only file of its artifact. Raises MissingItem and the errors of
-        `files`.
+        """Return the items of a job. Its artifact contains one file, or ITEMS_FILE and files that the items name.
+
+        Raises MissingItem and the errors of `files`.
         """
         with self._lock:
             if job in self._items:
                 return self._items[job]
-        of = [entry for entry in manifest.entries(files.manifest("items")) if entry.is_file]
-        if len(of) != 1:
-            raise MissingItem(f"the artifact of items contains {len(of)} files, but must contain one")
-        self._fetch(of, files)
+        of = {entry.path: entry for entry in manifest.entries(files.manifest("items")) if entry.is_file}
+        listed = of.pop(ITEMS_FILE if len(of) > 1 else next(iter(of), ""), None)
+        if listed is None:
+            raise MissingItem(f"the artifact of items contains {len(of)} files, but no {ITEMS_FILE}")
+        self._fetch([listed], files)
         with self._lock:
-            return _remember(self._items, job, Items(self.cache.path(of[0].sha)))
+            return _remember(self._items, job, Items(self.cache.path(listed.sha), of))
+
+    def open(self, entries: Sequence[Entry], files: Files) -> list[int]:
+        """Return a descriptor for reading each file, and fetch missing files. Raises OSError and errors of `files`.
+
+        The descriptors remain valid if the cache deletes the files.
+        """
+        self._fetch(entries, files)
+        opened: list[int] = []
+        try:
+            for entry in entries:
+                opened.append(self.cache.open(entry.sha))
+        except BaseException:
+            close_all(opened)
+            raise
+        return opened
 
     def _fetch(self, entries: Sequence[Entry], files: Files) -> None:
         by_sha = {entry.sha: entry for entry in entries if entry.is_file}
@@ -119,6 +154,11 @@ class Inputs:
             files.fetch([by_sha[sha] for sha in shas], write)
 
         self.cache.have(list(by_sha), fetch)
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _remember(known: dict[str, Input], job: str, value: Input) -> Input:

@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,13 +56,16 @@ class PersistentProgram:
         sink: Callable[[int, bytes], None],
         look: Callable[[], float | None],
         until: Callable[[], float],
+        descriptors: Sequence[int] = (),
     ) -> dict[str, Any] | ProgramEnd:
         """Run a unit, and return the program's answer, or how the program ended instead.
 
-        The parameters are those of `Slot.run`. Raises GuardDied, and BadAnswer. The program must then be closed.
+        `descriptors` are sent with the unit. The other parameters are those of `Slot.run`. Raises GuardDied, and
+        BadAnswer. The program must then be closed.
         """
         self._sink, began = sink, time.monotonic()
-        exchange = _Exchange(self._ours, json.dumps(unit, separators=(",", ":")).encode() + b"\n")
+        message = json.dumps(unit, separators=(",", ":")).encode() + b"\n"
+        exchange = _Exchange(self._ours, message, descriptors)
         supervision = _Supervision(look)
         try:
             self._ended = self._slot.exchange(exchange, self._drain, supervision.look, until)
@@ -135,8 +138,10 @@ class _Supervision:
 class _Exchange:
     """One unit that is sent, and its answer."""
 
-    def __init__(self, ours: socket.socket, message: bytes) -> None:
+    def __init__(self, ours: socket.socket, message: bytes, descriptors: Sequence[int] = ()) -> None:
         self._ours, self._left = ours, memoryview(message)
+        #: Descriptors that are sent together with the first bytes of the message.
+        self._descriptors = descriptors
         self._received = bytearray()
         #: True if the program has exited, or has closed its stdin.
         self.closed = False
@@ -150,10 +155,17 @@ class _Exchange:
     def proceed(self, events: int) -> bool:
         with contextlib.suppress(BlockingIOError, OSError):
             if self._left and events & select.POLLOUT:
-                self._left = self._left[self._ours.send(self._left) :]
+                self._left = self._left[self._send() :]
         if events & ~select.POLLOUT:
             self._receive()
         return self.closed or b"\n" in self._received or len(self._received) > MOST_ANSWER
+
+    def _send(self) -> int:
+        if not self._descriptors:
+            return self._ours.send(self._left)
+        sent = socket.send_fds(self._ours, [self._left], list(self._descriptors))
+        self._descriptors = ()
+        return sent
 
     def _receive(self) -> None:
         try:

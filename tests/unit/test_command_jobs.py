@@ -217,12 +217,24 @@ def test_artifacts_that_are_not_there_are_named(bench: Bench) -> None:
     bench.put_file(DATA)
     rows = [["f", name, len(DATA), sha_of(DATA)] for name in ("a", "b")]
     bench.commit(*rows, name="two")
-    refused(
-        submit(bench, {"command": ["true"], "items_artifact": "two", "count": 2}),
-        422,
-        "parameters.items_artifact",
-        "two has 2",
-    )
+    parameters = {"command": ["true"], "items_artifact": "two", "count": 2}
+    refused(submit(bench, parameters), 422, "parameters.items_artifact", "two has 2")
+    assert submit(bench, {**parameters, "persistent": True}).status_code == 202
+
+
+def test_a_client_deletes_the_artifacts_of_a_job_that_has_ended(bench: Bench) -> None:
+    artifact = put(bench, "calls")
+    job = submitted(bench, items_artifact=artifact, count=1).job
+    bench.ask("DELETE", f"/api/artifacts/{artifact}?job={job}")
+    row = bench.ask("GET", f"/api/artifacts/{artifact}").json()
+    assert (row["names"], row["held_by"]) == ([], [f"job:{job}"])
+    bench.ask("POST", f"/api/jobs/{job}/cancel")
+    refused(bench.ask("DELETE", f"/api/artifacts/{artifact}?job=another"), 409, "artifact", f"held by job:{job}")
+    assert bench.ask("DELETE", f"/api/artifacts/{artifact}?job={job}").status_code == 204
+    assert bench.ask("GET", f"/api/artifacts/{artifact}").status_code == 404
+    assert bench.sums()[:2] == (0, 0)
+    assert bench.ask("DELETE", f"/api/jobs/{job}").status_code == 204
+    bench.collect()
 
 
 def test_an_artifact_that_goes_before_the_job_is_written_is_named(

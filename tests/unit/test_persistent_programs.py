@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 import threading
@@ -13,10 +15,11 @@ import pytest
 
 from jobs.errors import InvalidRequest
 from jobs.kinds.command.definition import KIND
-from jobs.worker.lanes import LaneDied
+from jobs.worker.lanes import LaneDied, LeaseEnded
+from runner.files.inputs import ITEMS_FILE
 from runner.programs.kept import KeptPrograms
 from tests.integration.live import until
-from tests.unit.test_runner_leases import Bench
+from tests.unit.test_runner_leases import Bench, Files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
 
@@ -70,6 +73,49 @@ def failure(bench: Bench, *items: Any, **more: Any) -> dict[str, Any]:
     call = bench.fail(COMMAND, 0, len(items), items=list(items), persistent=True, **more)
     row: dict[str, Any] = call[-1]
     return row
+
+
+#: Program that answers with what the descriptors contain that it receives with a unit, and cannot write to them.
+READER = """
+import json, os, socket
+ours = socket.socket(fileno=0)
+while True:
+    line, descriptors, _, _ = socket.recv_fds(ours, 1 << 16, 300)
+    if not line: break
+    contents = [os.read(each, 100).decode() for each in descriptors]
+    for each in descriptors:
+        try: os.write(each, b"x"); contents.append("written")
+        except OSError: os.close(each)
+    ours.sendall(json.dumps({"value": contents}).encode() + b"\\n")
+"""
+
+
+def run_with_files(bench: Bench, *named: Any, **files: bytes) -> dict[str, Any]:
+    """Run a job whose items name these files of their artifact, and return the run of its partial."""
+    lines = "".join(json.dumps({"files": names}) + "\n" for names in named).encode()
+    bench.files = Files({ITEMS_FILE: lines, **files})
+    command = [sys.executable, "-c", {"literal": READER}]
+    more: dict[str, Any] = {"count": len(named), "items_artifact": "a" * 64, "persistent": True}
+    try:
+        computed, encoded = bench.lane.compute(bench.task(command, 0, len(named), **more))
+    finally:
+        bench.host.inputs.items("j", bench.files).close()
+    assert computed.upto == len(named)
+    run: dict[str, Any] = json.loads(encoded)["runs"][0]
+    return run
+
+
+def test_a_unit_receives_the_files_that_its_item_names(bench: Bench) -> None:
+    run = run_with_files(bench, ["b", "a"], [], ["a"], a=b"one", b=b"two")
+    assert run["values"] == [["two", "one"], [], ["one"]]
+    opened = [path.resolve().name for path in Path("/proc/self/fd").iterdir()]
+    assert not set(opened) & {hashlib.sha256(data).hexdigest() for data in (b"one", b"two")}
+
+
+def test_a_file_that_an_item_names_must_exist(bench: Bench) -> None:
+    with pytest.raises(LeaseEnded):
+        run_with_files(bench, ["c"], a=b"one")
+    assert "the artifact of items does not contain the file c" in str(bench.leases.calls[-1])
 
 
 def test_one_program_runs_the_units_of_several_jobs(bench: Bench) -> None:

@@ -293,4 +293,24 @@ def test_what_was_being_fetched_when_the_runner_died_is_no_file(tmp_path: Path) 
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / f"{sha(b'data')}.part").write_bytes(b"da")
     assert FileCache(tmp_path / "cache", 1000).missing([sha(b"data")]) == [sha(b"data")]
+
+
+def test_an_open_file_outlives_the_cache_and_is_verified_after_a_restart(tmp_path: Path) -> None:
+    whole, damaged = b"whole", b"damaged"
+    source, first = Source(whole, damaged), FileCache(tmp_path / "cache", 1000)
+    first.have([sha(whole), sha(damaged)], source)
+    (tmp_path / "cache" / sha(damaged)).write_bytes(b"changed")
+    cache = FileCache(tmp_path / "cache", 1000)
+    for _ in range(2):
+        descriptor = cache.open(sha(whole))
+        assert os.read(descriptor, 100) == whole
+        os.close(descriptor)
+    descriptor = cache.open(sha(whole))
+    cache.drop(sha(whole))
+    assert os.read(descriptor, 100) == whole
+    os.close(descriptor)
+    with pytest.raises(DamagedFile):
+        cache.open(sha(damaged))
+    with pytest.raises(FileNotFoundError):
+        cache.open(sha(damaged))
     assert not list((tmp_path / "cache").iterdir())

@@ -135,7 +135,7 @@ class Bench:
         self.home = places.work / "0" / "home"
 
     def task(self, command: Any, lo: int = 0, hi: int = 1, errors: int = 0, job: str = "j", **more: Any) -> Task:
-        count: dict[str, Any] = {} if "items" in more else {"count": 1000}
+        count: dict[str, Any] = {} if "items" in more or "count" in more else {"count": 1000}
         spec = json.loads(json.dumps(dict(KIND.plan(KIND.parameters(command=command, **count, **more)).spec)))
         facts = JobFacts(
             job_id=job,

@@ -58,7 +58,10 @@ class Artifacts:
         `progress` is called with the number of sent bytes. Raises BadArgument for an unsupported file, such as a link
         that points outside the folder.
         """
-        tree = trees.scan(Path(path), exclude)
+        return self.store(trees.scan(Path(path), exclude), name=name, progress=progress)
+
+    def store(self, tree: Tree, *, name: str | None = None, progress: Progress = _silent) -> Json:
+        """Upload a tree, and return the same as `put`."""
         sent: dict[str, int] = {}
         for attempt in itertools.count(1):
             try:
@@ -179,11 +182,15 @@ class Artifacts:
             target.close()
         return {"fetched_files": len(lacking), "fetched_bytes": sum(entry.size for entry in lacking)}
 
-    def delete(self, artifact: str) -> None:
-        """Delete an artifact and all of its names."""
-        self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None)
+    def delete(self, artifact: str, *, job: str | None = None) -> None:
+        """Delete an artifact and all of its names. `job` is a job that can hold it: until the job ends, it does."""
+        self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None, job=job)
 
     # -- upload --------------------------------------------------------------------------------------------------------
+
+    def send(self, tree: Tree) -> None:
+        """Upload the files of a tree without an artifact. The cluster deletes them after a day without one."""
+        self._send_missing(tree, {}, _silent)
 
     def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:
         upload = Upload(tree, _Calls(self._ask))

@@ -113,9 +113,18 @@ local function hold_artifact(args)
   return 1
 end
 
--- DELETE_ARTIFACT tenant id tenant token beside name -> {ok} | {missing} | {held, holder}
+-- Release an artifact that a job has stored or has read, unless the job still needs it.
+local function release_by_job(tenant, artifact, id, now_ms)
+  local state = call('HGET', job_key(id), 'state')
+  if state and not Jobs.TERMINAL[state] then return end
+  call('HDEL', job_key(id, 'kept'), artifact)
+  Artifacts.release(tenant, artifact, 'job:' .. id, now_ms)
+end
+
+-- DELETE_ARTIFACT tenant id tenant token beside name job -> {ok} | {missing} | {held, holder}
 -- Delete an artifact with its names and cached copies, unless it has other holders. If `beside` is 1, jobs may remain
--- holders: they keep it without a name until they are purged. If it has other names, remove only `name`.
+-- holders: they keep it without a name until they are purged. If it has other names, remove only `name`. The job `job`
+-- releases the artifact if it has ended, and remains a holder otherwise.
 local function delete_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
   local key = PREFIX .. 'holders:' .. tenant .. ':' .. id
@@ -133,7 +142,7 @@ local function delete_artifact(args)
   for _, holder in ipairs(holders) do
     if holder == 'kept' or string.sub(holder, 1, 5) == 'name:' or string.sub(holder, 1, 6) == 'place:' then
       released[#released + 1] = holder
-    elseif args[5] ~= '1' or string.sub(holder, 1, 4) ~= 'job:' then
+    elseif holder ~= 'job:' .. args[7] and (args[5] ~= '1' or string.sub(holder, 1, 4) ~= 'job:') then
       return { 'held', holder }
     end
   end
@@ -141,6 +150,7 @@ local function delete_artifact(args)
     if string.sub(holder, 1, 5) == 'name:' then call('HDEL', PREFIX .. 'names:' .. tenant, string.sub(holder, 6)) end
     Artifacts.release(tenant, id, holder, now_ms)
   end
+  if args[7] ~= '' and call('SISMEMBER', key, 'job:' .. args[7]) == 1 then release_by_job(tenant, id, args[7], now_ms) end
   Audit.log(now_ms, args[3], args[4], 'delete artifact', tenant .. '/' .. id, 'ok')
   return { 'ok' }
 end
