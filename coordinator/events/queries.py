@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator.fleet import serializers
+from coordinator.jobs.index import Filter
 from coordinator.queries import Queries
 from threads_protocol.answers import events as answers
 
@@ -16,11 +17,11 @@ def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> 
     `stream` is the ID of the last event before the snapshot. `time` is Redis time in seconds since 1970.
     """
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
-    page = queries.jobs.page(None, None, None, _NEWEST, tenant)
+    page = queries.jobs.page(Filter(visible_to=tenant), None, _NEWEST)
     return {
         "stream": stream,
         "time": time,
-        "status": queries.fleet.status(workers, queues),
+        "status": queries.fleet.status(workers, queues, tenant=tenant),
         "queues": queues,
         "workers": workers,
         "gpus": serializers.serialize_gpus(workers),

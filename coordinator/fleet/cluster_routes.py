@@ -90,6 +90,6 @@ def _command(workers: int, gpus: int) -> str:
 
 
 @routes.get("/cluster/status", **http.describe_response(answers.Status))
-def get_cluster_status(cluster: http.ClusterDep) -> Response:
+def get_cluster_status(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Return the status of the cluster, as GET /api/status does."""
-    return json_response(cluster.queries.fleet.status())
+    return json_response(cluster.queries.fleet.status(tenant=principal.only_tenant))

@@ -65,9 +65,16 @@ class FleetQueries:
         return {device.value: scale.workers for device, scale in scaler.scales(self._store).items()}
 
     def status(
-        self, workers: Sequence[answers.Worker] | None = None, by_queue: Sequence[answers.Queue] | None = None
+        self,
+        workers: Sequence[answers.Worker] | None = None,
+        by_queue: Sequence[answers.Queue] | None = None,
+        *,
+        tenant: str | None = None,
     ) -> answers.Status:
-        """Return statistics of the fleet and its jobs. Pass `workers` and `by_queue` if they have just been read."""
+        """Return statistics of the fleet, and of the jobs of one tenant or of all tenants.
+
+        Pass `workers` and `by_queue` if they have just been read.
+        """
         workers, by_queue = workers or self.workers(), by_queue or self.queues()
         live = [worker for worker in workers if worker["live"]]
         status: answers.Status = {
@@ -76,10 +83,10 @@ class FleetQueries:
             "desired_workers": self.desired_workers(),
             "workers": _counts(live),
             "lanes": sum(worker["lanes"] for worker in live),
-            "jobs": self._jobs.counts(),
+            "jobs": self._jobs.counts(tenant),
             "queues": {row["queue"]: row["jobs"] for row in by_queue if row["jobs"]},
             "oldest_wait_seconds": max(row["oldest_wait_seconds"] for row in by_queue),
-            "units_per_second": self._jobs.units_per_second(),
+            "units_per_second": self._jobs.units_per_second(tenant),
         }
         if compiling := sorted({kind for worker in live for kind in worker.get("compiling", ())}):
             status["compiling"] = compiling

@@ -28,9 +28,9 @@ class Drain(BaseModel):
 
 
 @routes.get("/status", **http.describe_response(answers.Status))
-def get_status(cluster: http.ClusterDep) -> Response:
-    """Return statistics of workers, queues and jobs."""
-    return json_response(cluster.queries.fleet.status())
+def get_status(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+    """Return statistics of workers and queues, and of the jobs that the token can list."""
+    return json_response(cluster.queries.fleet.status(tenant=principal.only_tenant))
 
 
 @routes.get("/workers", **http.describe_response(answers.WorkerList))

@@ -9,9 +9,9 @@ from coordinator.jobs import marks, relations, results, scheduler, serializers
 from coordinator.jobs.caches.fleet_cache import FleetCache
 from coordinator.jobs.caches.owners import Owners
 from coordinator.jobs.caches.unit_cache import UnitCache
+from coordinator.jobs.index import Filter, JobIndex, is_listed
 from coordinator.jobs.units import Units
 from jobs import errors
-from jobs.kinds import registry
 from jobs.models import QueuePosition
 from jobs.store import Store, unreadable_entries
 from jobs.store.server.connection import Unreadable
@@ -20,11 +20,8 @@ from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import TERMINAL
 
-#: Maximum number of pages read per response if few jobs match the filter.
-#: Minimum number of jobs per page.
-_PAGES, _PAGE = 20, 100
-#: Minimum number of jobs per page when only jobs of one tenant are listed.
-_TENANT_PAGE = 1000
+#: Minimum number of newest jobs of each final state that are sorted by their end.
+_ENDED = 100
 #: Number of newest jobs in each of the states failed and running that are searched for dead units.
 _DEAD = 1000
 #: Maximum number of dead ranges returned for a single job.
@@ -40,11 +37,6 @@ def _broken(job_id: str) -> errors.Broken:
     )
 
 
-def _is_listed(kind: str) -> bool:
-    """Return True if general job lists include jobs of this kind."""
-    return kind not in registry.names() or not registry.definition(kind).is_for_leader
-
-
 class JobQueries:
     """Reads jobs, pages of jobs, their states and their results."""
 
@@ -53,6 +45,7 @@ class JobQueries:
         self.fleet = fleet
         self._owners = Owners(store.job_reads)
         self._units = UnitCache(store.unit_reads)
+        self._index = JobIndex(store.job_reads)
 
     def job(self, job_id: str) -> answers.Job:
         """Return one job. Raises NotFound, or Broken if its stored data is corrupt."""
@@ -117,55 +110,30 @@ class JobQueries:
         except Unreadable:
             raise _broken(job_id) from None
 
-    def page(
-        self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None
-    ) -> answers.Jobs:
-        """Return up to `limit` jobs, newest first, of one tenant or of all tenants.
+    def page(self, wanted: Filter, cursor: int | None, limit: int) -> answers.Jobs:
+        """Return up to `limit` jobs that match a filter, newest first. The cursor is the number of the last job.
 
-        The cursor is the number of the last job.
+        Jobs that are submitted meanwhile precede the first page, so they do not move jobs between pages.
         """
-        page: list[answers.Job] = []
-        for _ in range(_PAGES):
-            numbered, names = self._newest(state, cursor, max(limit, _PAGE), tenant)
-            if not numbered:
-                return {"jobs": page, "cursor": None}
-            shown = {row["job_id"]: row for row in self.by_ids(names)}
-            for name, cursor in numbered:
-                row = shown.get(name.decode(errors="replace"))
-                if row and (row["type"] == kind or (kind is None and _is_listed(row["type"]))):
-                    page.append(row)
-                if len(page) == limit:
-                    return {"jobs": page, "cursor": str(cursor)}
-        return {"jobs": page, "cursor": str(cursor)}
+        found = self._index.find(wanted)
+        older = [entry for entry in found.entries if cursor is None or entry.number < cursor]
+        page = older[:limit]
+        return {
+            "jobs": self.by_ids([entry.job_id for entry in page]),
+            "cursor": str(page[-1].number) if len(older) > limit else None,
+            "matching": len(found.entries),
+            "total": found.total,
+        }
 
     def ended(self, limit: int, tenant: str | None = None) -> list[answers.Job]:
         """Return up to `limit` ended jobs, the latest end first.
 
         Only the newest jobs of each final state are searched: 100, or `limit` if larger.
         """
-        most = max(limit, _PAGE)
-        found = [row for state in sorted(TERMINAL) for row in self.page(state, None, None, most, tenant)["jobs"]]
+        most = max(limit, _ENDED)
+        wanted = [Filter(states=frozenset({state}), visible_to=tenant) for state in sorted(TERMINAL)]
+        found = [row for each in wanted for row in self.page(each, None, most)["jobs"]]
         return sorted(found, key=lambda row: row["ended"] or "", reverse=True)[:limit]
-
-    def _newest(
-        self, state: str | None, cursor: int | None, most: int, tenant: str | None
-    ) -> tuple[list[tuple[bytes, int]], list[str]]:
-        """Return one page of numbered jobs, newest first, and the IDs of the tenant's jobs among them.
-
-        At most `most` IDs are returned. If `tenant` is None, they are the IDs of all tenants' jobs. Only the owner is
-        read of other tenants' jobs, so that many such jobs cannot hide the tenant's own jobs.
-        """
-        if tenant is None:
-            numbered = self._store.job_reads.newest(state, cursor, most)
-            return numbered, decoding.decode_names(job_id for job_id, _ in numbered)
-        numbered = self._store.job_reads.newest(state, cursor, max(most, _TENANT_PAGE))
-        names = decoding.decode_names(job_id for job_id, _ in numbered)
-        owners = dict(zip(names, self._owners.of(names), strict=True)) if names else {}
-        own = [name for name in names if owners[name] == tenant][:most]
-        if len(own) == most:
-            last = next(place for place, (name, _) in enumerate(numbered) if name.decode(errors="replace") == own[-1])
-            numbered = numbered[: last + 1]
-        return numbered, own
 
     def dead(self, ids: Sequence[str], most: int = _DEAD_RANGES) -> list[answers.Dead]:
         """Return the jobs that have dead units, with up to `most` dead ranges each."""
@@ -179,7 +147,7 @@ class JobQueries:
         numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
         ids = decoding.decode_names(job_id for several in numbered for job_id, _ in several)
         with_dead = [job for job, count in zip(ids, self._store.job_reads.dead_counts(ids), strict=True) if count]
-        rows = [row for row in self.dead(with_dead, _DEAD_EACH) if _is_listed(row["type"])]
+        rows = [row for row in self.dead(with_dead, _DEAD_EACH) if is_listed(row["type"])]
         return [row for row in rows if tenant in (None, row["tenant"])]
 
     def states(self, ids: Sequence[str], tenant: str | None = None) -> list[str | None]:
@@ -188,9 +156,9 @@ class JobQueries:
         states = self._store.job_reads.states(ids)
         return [None if job_id in hidden else state for job_id, state in zip(ids, states, strict=True)]
 
-    def counts(self) -> dict[str, int]:
-        """Count the stored jobs by state."""
-        return self._store.job_reads.counts()
+    def counts(self, tenant: str | None = None) -> dict[str, int]:
+        """Count the stored jobs by state, of one tenant or of all tenants. Replicas of services do not count."""
+        return self._index.counts(tenant)
 
     def result(self, job_id: str) -> tuple[answers.ResultHead, str, ResultText | None]:
         """Return the header fields of a job's result, its state, and its stored result. Raises NotFound or Broken."""
@@ -251,12 +219,17 @@ class JobQueries:
         """
         return marks.read_range(self._store, kind, name)
 
-    def units_per_second(self) -> dict[str, float]:
-        """Return the current rate of committed units per second over the running jobs, by kind."""
+    def units_per_second(self, tenant: str | None = None) -> dict[str, float]:
+        """Return the rate of committed units per second by kind, over the running jobs of one tenant or of all."""
         names = decoding.decode_names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
-        now = self._store.clock.now()
-        stored = self._store.job_reads.fields(names, serializers.RATED)
+        now, fleet = self._store.clock.now(), self.fleet.get() if names else scheduler.Fleet()
+        stored = [
+            (job_id, row)
+            for job_id, row in self._store.job_reads.fields(names, serializers.RATED)
+            if tenant is None or row["tenant"] == tenant.encode()
+        ]
         speeds: dict[str, float] = {}
-        for kind, rate in unreadable_entries.readable("job", stored, lambda _, row: serializers.read_rate(row, now)):
+        rates = unreadable_entries.readable("job", stored, lambda _, row: serializers.read_rate(row, fleet, now))
+        for kind, rate in rates:
             speeds[kind] = speeds.get(kind, 0.0) + rate
         return {kind: rate for kind, rate in speeds.items() if rate}

@@ -21,9 +21,9 @@ def _task(row: answers.Job) -> answers.Task:
 
 
 @routes.get("/v1/queue", **http.describe_response(answers.QueueCounts))
-def get_queue(cluster: http.ClusterDep) -> Response:
+def get_queue(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Count the stored jobs by state."""
-    return json_response({"tasks": cluster.queries.jobs.counts()})
+    return json_response({"tasks": cluster.queries.jobs.counts(principal.only_tenant)})
 
 
 @routes.get("/v1/queue/tasks/{job_id}", **http.describe_response(answers.Task))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query, Response
+from pydantic import AwareDatetime
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.jobs.index import Filter
+from coordinator.jobs.submissions import MAX_TAGS
 from coordinator.server import http
 from coordinator.server.http import json_response
 from jobs.kinds import registry
@@ -26,15 +31,43 @@ def list_job_types(cluster: http.ClusterDep) -> Response:
 def list_jobs(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    state: JobState | None = None,
-    type: Annotated[str | None, Query(max_length=64)] = None,
+    state: Annotated[list[JobState] | None, Query(description="Only jobs in one of these states.")] = None,
+    type: Annotated[str | None, Query(max_length=64, description="Only jobs of this kind.")] = None,
+    search: Annotated[
+        str,
+        Query(
+            max_length=200,
+            description="Only jobs whose ID begins with each word, or whose title, kind or tags contain it.",
+        ),
+    ] = "",
+    tag: Annotated[
+        list[str] | None, Query(max_length=MAX_TAGS, description="Only jobs with all of these tags.")
+    ] = None,
+    tenant: Annotated[str | None, Query(max_length=32, description="Only jobs of this tenant.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only jobs submitted at this time or later.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Only jobs submitted before this time.")] = None,
     cursor: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
-    """List jobs, newest first. Pass `cursor` of a page to get the next page."""
+    """List the jobs that meet all conditions, newest first. Pass `cursor` of a page to get the next page."""
     if type is not None:
         registry.definition(type)
-    return json_response(cluster.queries.jobs.page(state, type, cursor, limit, principal.only_tenant))
+    wanted = Filter(
+        states=frozenset(state or ()),
+        kind=type,
+        tags=frozenset(tag or ()),
+        words=tuple(search.split()),
+        tenant=tenant,
+        visible_to=principal.only_tenant,
+        since_ms=_milliseconds(since),
+        until_ms=_milliseconds(until),
+    )
+    return json_response(cluster.queries.jobs.page(wanted, cursor, limit))
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    """Return a time in milliseconds since 1970, rounded up."""
+    return None if time is None else math.ceil(time.timestamp() * 1000)
 
 
 @routes.get("/jobs/{job_id}", tags=["jobs"], **http.describe_response(answers.Job))

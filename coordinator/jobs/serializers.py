@@ -35,7 +35,10 @@ def serialize_job(
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     holders = int(row["holders"])
     # A job that returned to its queue has an old rate, which does not predict its end.
-    computed = state == "cancelling" or (state == "running" and (holders > 0 or place.leases > 0))
+    has_leases = (
+        state == "running" and (holders > 0 or place.leases > 0) and fleet.of(row["tenant"]).knows(row["queue"])
+    )
+    computed = state == "cancelling" or has_leases
     rate = _rate(row, now * 1000) if computed else None
     started, ended = row.get("started"), row.get("ended")
     until = int(ended) / 1000 if ended else now
@@ -138,16 +141,16 @@ def _rate(row: Mapping[str, str], now: float) -> float | None:
 
 
 #: Fields of a job's hash that determine its rate.
-RATED = ("kind", "state", "rate", "mark_at", "started", "done")
+RATED = ("kind", "state", "rate", "mark_at", "started", "done", "queue", "tenant")
 
 
-def read_rate(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
-    """Return a job's kind, and its rate in units per second (0 if unknown).
+def read_rate(stored: Mapping[str, bytes | None], fleet: scheduler.Fleet, now: float) -> tuple[str, float]:
+    """Return a job's kind, and its rate in units per second (0 if unknown, or if no worker of its queue is live).
 
     `stored` contains the RATED fields. Raises LookupError or ValueError.
     """
     row = {name: value.decode() for name, value in stored.items() if value is not None}
-    running = row.get("state") == JobState.RUNNING.value
+    running = row.get("state") == JobState.RUNNING.value and fleet.of(row["tenant"]).knows(row["queue"])
     return row["kind"], (_rate(row, now * 1000) or 0.0) if running else 0.0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import queue
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -371,6 +372,18 @@ def test_jobs_are_read_page_by_page(fake: Fake, cluster: Cluster) -> None:
     assert len(found) == 201
     assert dict(fake.asked[1].url.params) == {"state": "done", "type": "sums", "cursor": "2", "limit": "100"}
     assert fake.asked[2].url.params["limit"] == "50"
+
+
+def test_conditions_on_jobs_become_query_parameters(fake: Fake, cluster: Cluster) -> None:
+    fake.on("GET", "/api/jobs", {"jobs": [job("done")], "cursor": None, "matching": 1, "total": 9})
+    pages: list[dict[str, Any]] = []
+    since = datetime(2026, 1, 31, tzinfo=UTC)
+    conditions: dict[str, Any] = {"state": ["done", "failed"], "search": "a b", "tags": ["x", "y"], "tenant": "t"}
+    assert len(list(cluster.jobs(**conditions, since=since, on_page=pages.append))) == 1
+    query = fake.asked[0].url.params
+    assert (query.get_list("state"), query.get_list("tag")) == (["done", "failed"], ["x", "y"])
+    assert (query["search"], query["tenant"], query["since"]) == ("a b", "t", "2026-01-31T00:00:00+00:00")
+    assert (pages[0]["matching"], pages[0]["total"]) == (1, 9)
 
 
 def test_the_simple_calls_reach_their_routes(fake: Fake, cluster: Cluster) -> None:

@@ -510,6 +510,15 @@ def test_lists_are_one_object_a_line(fake: Fake, run: Run) -> None:
     assert run("jobs", "--json").out == ""
 
 
+def test_a_search_prints_how_many_jobs_match(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/jobs", {"jobs": [job("failed")] * 2, "cursor": None, "matching": 5, "total": 5420})
+    ran = run("jobs", "--search", "sums", "--tag", "nightly", "--state", "failed", "--since", "7d", "--limit", "2")
+    assert ran.err.startswith("5 matching of 5,420 jobs\nShowing the newest 2 of 5.")
+    query = fake.asked[-1].url.params
+    assert (query["search"], query["tag"], query["state"]) == ("sums", "nightly", "failed") and "since" in query
+    assert "such as 30m" in run("jobs", "--since", "yesterday").err
+
+
 def test_watch_with_json_prints_events(fake: Fake, run: Run) -> None:
     text = b'id: 1\ndata: {"state":"running"}\n\nid: 2\ndata: {"state":"done"}\n\n'
     fake.on("GET", "/api/jobs/j1/events", httpx.Response(200, content=text, headers=EVENTS))

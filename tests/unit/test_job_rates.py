@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.jobs import scheduler, serializers
-from jobs.models import QueuePosition
+from jobs.models import Device, QueuePosition
 
 NOW = 1_900_000_000.0
 #: A job with 20 units/s two seconds ago and 80 remaining units.
@@ -28,6 +28,8 @@ ROW = {
     "started": str(round((NOW - 8) * 1000)),
     "mark_at": str(round((NOW - 2) * 1000)),
 }
+#: A cluster with one live worker.
+FLEET = scheduler.Fleet(workers={Device.CPU: 1}, lanes={Device.CPU: 2})
 
 
 @pytest.mark.parametrize(
@@ -42,5 +44,14 @@ ROW = {
 def test_a_job_that_went_back_into_its_queue_has_neither(
     holders: str, place: QueuePosition, told: tuple[float | None, float | None]
 ) -> None:
-    shown = serializers.serialize_job("j", {**ROW, "holders": holders}, place, scheduler.Fleet(), NOW)
+    shown = serializers.serialize_job("j", {**ROW, "holders": holders}, place, FLEET, NOW)
     assert (shown["rate"], shown["eta_seconds"]) == told
+
+
+def test_a_job_has_neither_when_no_worker_is_live() -> None:
+    """The leases of a lost worker remain for a few seconds."""
+    shown = serializers.serialize_job("j", ROW, QueuePosition(leases=2), scheduler.Fleet(), NOW)
+    assert (shown["rate"], shown["eta_seconds"]) == (None, None)
+    stored = {name: ROW[name].encode() if name in ROW else None for name in serializers.RATED}
+    assert serializers.read_rate(stored, scheduler.Fleet(), NOW) == ("sum", 0.0)
+    assert serializers.read_rate(stored, FLEET, NOW) == ("sum", 20.0)

@@ -109,21 +109,42 @@ _FIRST_JOB = "No jobs yet. Try: cluster submit collatz --start-number 1 --number
 @app.command()
 def jobs(
     ctx: typer.Context,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Only jobs whose ID begins with each word, or whose title, kind or tags contain it."
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="TAG", help="Only jobs with this tag. Repeat for jobs with all tags.")
+    ] = None,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only jobs in this state, such as running or failed.")
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only jobs in this state, such as running. Repeat for more states."),
     ] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="KIND", help="Only jobs of this kind.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="TENANT", help="Only jobs of this tenant.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only jobs submitted since then: 30m, 12h, 7d or 2026-01-31.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only jobs submitted before then.")] = None,
     limit: Annotated[
         int, typer.Option(min=1, metavar="COUNT", help="Maximum number of jobs to list, newest first.")
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    rows = list(ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit))
-    none = "No matching jobs. List all with: cluster jobs" if state or kind else _FIRST_JOB
+    from threads_cluster.cli import times
+
+    conditions: dict[str, Any] = {"state": state, "kind": kind, "search": search, "tags": tag, "tenant": tenant}
+    conditions |= {name: text and times.parse_time(text, name) for name, text in (("since", since), ("until", until))}
+    conditions = {name: value for name, value in conditions.items() if value}
+    found: list[dict[str, Any]] = []
+    rows = list(ctx.obj.cluster.jobs(limit=limit, on_page=found.append, **conditions))
+    none = "No matching jobs. List all with: cluster jobs" if conditions else _FIRST_JOB
     show.listing(rows, show.jobs, as_json=as_json, none=none)
-    if len(rows) == limit and not as_json:
-        show.say(f"Showing the newest {limit}. List more with --limit.")
+    if not as_json:
+        show.matching_jobs(len(rows), found[0] if found else {}, is_filtered=bool(conditions))
 
 
 @app.command()

@@ -332,13 +332,26 @@ def _because(job: Mapping[str, Any]) -> str:
 
 
 def jobs(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line per job. The columns tenant and title appear only if a job needs them."""
+    """Print one line per job. The columns tenant, title and tags appear only if a job needs them."""
     columns = dict(_JOBS)
     if any((job.get("tenant") or "default") != "default" for job in several):
         columns["tenant"] = lambda job: job.get("tenant") or ""
     if any(job.get("title") for job in several):
         columns["title"] = lambda job: job.get("title") or ""
+    if any(job.get("tags") for job in several):
+        columns["tags"] = lambda job: ", ".join(job.get("tags", []))
     table(several, columns)
+
+
+def matching_jobs(shown: int, page: Mapping[str, Any], *, is_filtered: bool) -> None:
+    """Print how many jobs match, and how to list more of them."""
+    matching, total = page.get("matching"), page.get("total")
+    if matching is None or total is None:
+        return
+    if is_filtered:
+        say(f"{matching:,} matching of {total:,} jobs")
+    if shown < matching:
+        say(f"Showing the newest {shown:,} of {matching:,}. List more with --limit.")
 
 
 _JOBS: Columns = {

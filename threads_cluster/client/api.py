@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -450,11 +451,43 @@ class Cluster:
                 yield answers.checked(answers.Event, bodies.parse(message), self.url)
         raise httpx.RemoteProtocolError("the stream ended before the job finished")
 
-    def jobs(self, *, state: str | None = None, kind: str | None = None, limit: int | None = None) -> Iterator[Json]:
-        """Yield jobs, newest first. The next page is requested when it is needed."""
+    def jobs(
+        self,
+        *,
+        state: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        search: str | None = None,
+        tags: Sequence[str] = (),
+        tenant: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+        on_page: Callable[[Json], None] | None = None,
+    ) -> Iterator[Json]:
+        """Yield the jobs that meet all conditions, newest first. The next page is requested when it is needed.
+
+        - `state`: a state, or several of which a job has one.
+        - `search`: words with which the job's ID begins, or which its title, kind or tags contain.
+        - `tags`: tags that the job has.
+        - `since`, `until`: the time of submission, with a time zone.
+        - `on_page`: called with each page. Its `matching` is the number of jobs on all pages, and `total` the number
+          without conditions.
+        """
+        query: Json = {
+            "state": [state] if isinstance(state, str) else list(state or ()),
+            "type": kind,
+            "search": search or None,
+            "tag": _list(tags, "tags", "tags") or [],
+            "tenant": tenant,
+            "since": since and since.isoformat(),
+            "until": until and until.isoformat(),
+        }
 
         def ask(cursor: str | None, size: int) -> Json:
-            return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=shapes.jobs.Jobs)
+            page = self._get("jobs", **query, cursor=cursor, limit=size, shape=shapes.jobs.Jobs)
+            if on_page is not None:
+                on_page(page)
+            return page
 
         return pages(self.url, ask, "jobs", limit)
 

@@ -238,6 +238,8 @@ class Jobs(Answer):
 
     jobs: Many[Job]
     cursor: Annotated[str | None, describe("Cursor of the next page; null on the last page.")]
+    matching: NotRequired[Annotated[Count, describe("Number of jobs that match, on all pages.")]]
+    total: NotRequired[Annotated[Count, describe("Number of jobs that the same token can list without conditions.")]]
 
 
 class ResultHead(Answer):

@@ -5,7 +5,7 @@ A key of the wrong type counts as missing and is recorded in `unreadable_entries
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
 from jobs import errors
@@ -117,6 +117,36 @@ class JobReads(Part):
         pipe = self._pipe().zrevrangebyscore(index, top, 0, start=0, num=most, withscores=True)
         [page] = unreadable_entries.replies(pipe)
         return [(job_id, int(number)) for job_id, number in page or ()]
+
+    def added_since(self, number: int) -> tuple[list[tuple[str, int]], str | None, int]:
+        """Return the jobs after a submission number, oldest first, as (ID, number), the newest job, and their count."""
+        pipe = self._pipe().zrangebyscore(keys.JOBS, f"({number}", _LAST, withscores=True)
+        added, newest, count = unreadable_entries.replies(pipe.zrevrange(keys.JOBS, 0, 0).zcard(keys.JOBS))
+        return _decode_numbered(added), newest[0].decode(errors="replace") if newest else None, count or 0
+
+    def all_ids(self) -> list[str]:
+        """Return the IDs of all stored jobs, oldest first."""
+        [stored] = unreadable_entries.replies(self._pipe().zrange(keys.JOBS, 0, -1))
+        return [job_id.decode(errors="replace") for job_id in stored or ()]
+
+    def numbers(self, ids: Sequence[str]) -> list[tuple[str, int]]:
+        """Return the ID and the submission number of each job that exists. An invalid number becomes 0."""
+        pipe = self._pipe()
+        for job_id in ids:
+            pipe.zscore(keys.JOBS, job_id)
+        stored = zip(ids, unreadable_entries.replies(pipe) if ids else (), strict=True)
+        found = [(job_id, number) for job_id, number in stored if number is not None]
+        return [(job_id, int(number) if 0 < number <= int(_LAST) else 0) for job_id, number in found]
+
+    def in_states(self, states: Iterable[str]) -> dict[str, set[str]]:
+        """Return the IDs of all jobs in each of these states, as they were at one moment."""
+        names = list(states)
+        commands = [("ZRANGE", keys.in_state(state), "0", "-1") for state in names]
+        replies = unreadable_entries.replies_at_once(self._functions, *commands) if names else []
+        return {
+            state: {job_id.decode(errors="replace") for job_id in ids or ()}
+            for state, ids in zip(names, replies, strict=True)
+        }
 
     def states(self, ids: Sequence[str]) -> list[str | None]:
         """Return the state of each job. The entry of a job that does not exist is None."""
@@ -257,6 +287,10 @@ class ResultText:
     def whole(self) -> bytes:
         """Return the complete result of the job."""
         return b"".join(self.pieces())
+
+
+def _decode_numbered(stored: Sequence[tuple[bytes, float]] | None) -> list[tuple[str, int]]:
+    return [(job_id.decode(errors="replace"), int(number)) for job_id, number in stored or ()]
 
 
 def _parse_dead_ranges(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> list[DeadRange]:
