@@ -5,27 +5,91 @@ Names are imported on first use, so that help and completion of the command are 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
+    from threads_cluster.client.calling.executor import ClusterExecutor
+    from threads_cluster.client.checkouts import NotRunning
+    from threads_cluster.client.dask_clients import NotReached
+    from threads_cluster.client.models import DownloadFailed
+    from threads_cluster.client.private_files import UnusableFile
+    from threads_cluster.client.programs import Ended, Program
+    from threads_cluster.client.services import Died
+    from threads_cluster.client.trees import UnsafeArtifact
     from threads_cluster.compat.cluster_client import ClusterClient
     from threads_cluster.compat.pycluster import LLMClusterManager
+    from threads_cluster.errors import (
+        ApiError,
+        BadArgument,
+        BrokenOff,
+        CallFailed,
+        ClientError,
+        JobEnded,
+        Misconfigured,
+        NoRunner,
+        RemoteTraceback,
+        TimedOut,
+        TooSlow,
+        Unauthorized,
+        UnexpectedAnswer,
+        UnitFailed,
+        Unreachable,
+    )
 
-__all__ = ["Cluster", "ClusterClient", "LLMClusterManager"]
+__all__ = [
+    "ApiError",
+    "BadArgument",
+    "BrokenOff",
+    "CallFailed",
+    "ClientError",
+    "Cluster",
+    "ClusterClient",
+    "ClusterExecutor",
+    "Died",
+    "DownloadFailed",
+    "Ended",
+    "JobEnded",
+    "LLMClusterManager",
+    "Misconfigured",
+    "NoRunner",
+    "NotReached",
+    "NotRunning",
+    "Program",
+    "RemoteTraceback",
+    "TimedOut",
+    "TooSlow",
+    "Unauthorized",
+    "UnexpectedAnswer",
+    "UnitFailed",
+    "Unreachable",
+    "UnsafeArtifact",
+    "UnusableFile",
+]
+
+#: Modules of the public names that are not errors.
+_MODULES = {
+    "Cluster": "client.api",
+    "ClusterExecutor": "client.calling.executor",
+    "ClusterClient": "compat.cluster_client",
+    "Died": "client.services",
+    "DownloadFailed": "client.models",
+    "Ended": "client.programs",
+    "LLMClusterManager": "compat.pycluster",
+    "NotReached": "client.dask_clients",
+    "NotRunning": "client.checkouts",
+    "Program": "client.programs",
+    "UnsafeArtifact": "client.trees",
+    "UnusableFile": "client.private_files",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ClusterClient":
-        from threads_cluster.compat.cluster_client import ClusterClient
-
-        return ClusterClient
-    if name == "LLMClusterManager":
-        from threads_cluster.compat.pycluster import LLMClusterManager
-
-        return LLMClusterManager
-    if name != "Cluster":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from threads_cluster.client.api import Cluster
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
 
-    return Cluster
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -93,7 +93,7 @@ def test_the_client_names_a_field_that_is_missing() -> None:
 def test_the_client_ignores_fields_and_words_of_a_newer_cluster() -> None:
     newer = job("hibernating") | {"color": "red"}
     newer["usage"] = newer["usage"] | {"color": "red"}
-    assert client.checked(jobs.Job, newer, "http://cluster.test") is newer
+    assert client.checked(jobs.Job, newer, "http://cluster.test") == newer
 
 
 def test_lists_of_json_are_taken_for_tuples() -> None:

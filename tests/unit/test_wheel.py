@@ -92,6 +92,10 @@ def test_the_wheel_holds_the_client_and_the_server_as_one_file(wheel: Path) -> N
     assert {name for name in folders if not name.endswith(".dist-info")} == {"threads_cluster", "threads_protocol"}
 
 
+def test_the_wheel_says_that_its_packages_are_typed(wheel: Path) -> None:
+    assert {"threads_cluster/py.typed", "threads_protocol/py.typed"} <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_the_server_has_all_files_that_a_cluster_needs_and_no_other(source: Path, server: Path) -> None:
     names = {path.relative_to(server).as_posix() for path in server.rglob("*") if path.is_file()}
     assert names == set(tree.list_files(source))

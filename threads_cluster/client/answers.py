@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NotRequired, TypeAlias, TypeVar
+from typing import Any, NotRequired, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from threads_cluster.client import records
 from threads_cluster.errors import UnexpectedAnswer
 from threads_protocol.answers.fields import Many
-
-Checked = TypeVar("Checked")
 
 #: Type of a response that can be any JSON object.
 Anything: TypeAlias = dict[str, Any]
@@ -38,8 +37,8 @@ class Trace(TypedDict):
     traceEvents: Many[dict[str, Any]]
 
 
-def checked(shape: Any, answer: Checked, url: str) -> Checked:
-    """Return a response unchanged if it is valid. Otherwise, raise UnexpectedAnswer with the first invalid field.
+def checked(shape: Any, answer: Any, url: str) -> dict[str, Any]:
+    """Return a response as a `Record` if it is valid. Otherwise, raise UnexpectedAnswer with the first invalid field.
 
     Undeclared fields are allowed, because a newer cluster can send more fields.
     """
@@ -51,7 +50,7 @@ def checked(shape: Any, answer: Checked, url: str) -> Checked:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise UnexpectedAnswer(url, f"{place}: {first['msg'].lower()}") from None
-    return answer
+    return records.displayed(shape, answer)
 
 
 @cache

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 import httpx
 
 from threads_cluster import settings
-from threads_cluster.client import answers, bodies, contexts, logins
+from threads_cluster.client import answers, bodies, contexts, logins, progress_bars
 from threads_cluster.client.connection import Connection, Patience, shown_address
+from threads_cluster.client.interrupts import CancelOnInterrupt
 from threads_cluster.client.resource import pages, quoted
 from threads_cluster.errors import (
     ApiError,
@@ -59,12 +60,17 @@ Json: TypeAlias = dict[str, Any]
 
 #: Maximum duration in seconds of a long poll. The API sets this limit.
 LONG_POLL_SECONDS = 30.0
+#: Interval in seconds between two updates of a progress display.
+_PROGRESS_SECONDS = 0.5
 #: Minimum interval in seconds between two requests for the same job.
 _LEAST_STEP = 0.1
 
 
 class Cluster:
     """Connection to a cluster. Use it as a context manager, and only from one thread.
+
+        with Cluster() as cluster:
+            print(cluster.run(["echo", "hello"]).stdout)
 
     If the cluster has never responded, a call fails at once. After the first response, failing calls are retried for
     `patience` seconds, or `wait_patience` seconds while waiting for a job, so that callers do not notice a
@@ -103,6 +109,12 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """Describe the cluster in a notebook: its load in the last ten minutes, and its workers."""
+        from threads_cluster.client import cluster_display
+
+        return cluster_display.describe(self)
 
     @cached_property
     def artifacts(self) -> Artifacts:
@@ -207,6 +219,7 @@ class Cluster:
         return self.connection.submitted
 
     def close(self) -> None:
+        """Close the connections. Jobs continue."""
         self.connection.http.close()
 
     def submit(
@@ -269,12 +282,24 @@ class Cluster:
 
     @overload
     def run(
-        self, kind: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None, **choices: Any
+        self,
+        kind: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        progress: bool = False,
+        **choices: Any,
     ) -> Json: ...
 
     @overload
     def run(
-        self, kind: Sequence[str], *, files: str | Path | None = None, timeout: float | None = None, **choices: Any
+        self,
+        kind: Sequence[str],
+        *,
+        files: str | Path | None = None,
+        timeout: float | None = None,
+        progress: bool = False,
+        **choices: Any,
     ) -> Ended: ...
 
     def run(
@@ -284,12 +309,16 @@ class Cluster:
         *,
         files: str | Path | None = None,
         timeout: float | None = None,
+        progress: bool = False,
         **choices: Any,
     ) -> Json | Ended:
         """Submit a job, wait until it ends, and return its result. `choices` accepts the options of `submit`.
 
         A short job takes one request. Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was
         cancelled. An idempotency key, as in `submit`, prevents a second job after a broken connection.
+
+        `progress` shows a live display, in a terminal or below a notebook's cell. At a terminal and in a notebook, the
+        first Ctrl-C or Interrupt asks, and the second one cancels the job.
 
         If `kind` is a list of arguments, runs it as a program in a copy of the folder `files`. `choices` then accepts
         `queue` and the fields of `programs.Program`, and the method returns a `programs.Ended` for any exit code.
@@ -299,12 +328,19 @@ class Cluster:
             from threads_cluster.client.programs import Program
 
             queue = choices.pop("queue", False)
-            return self.programs.run(Program(command=kind, **choices), files=files, timeout=timeout, queue=queue)
-        return self._run_kind(kind, parameters, timeout, choices)
-
-    def _run_kind(self, kind: str, parameters: Mapping[str, Any] | None, timeout: float | None, choices: Json) -> Json:
+            program = Program(command=kind, **choices)
+            return self.programs.run(program, files=files, timeout=timeout, queue=queue, progress=progress)
         body = submission(kind, parameters, **({"idempotency_key": None} | choices))
-        patience = LONG_POLL_SECONDS if timeout is None else max(0.0, min(timeout, LONG_POLL_SECONDS))
+        with CancelOnInterrupt(f"The job of kind {kind}", lambda: self._undo(body)):
+            return self._run_kind(body, timeout, progress)
+
+    def _undo(self, body: Json) -> None:
+        """Cancel the job of a submission. Its idempotency key finds the job, even if the response was lost."""
+        self.cancel(self._post("submit", body, shape=shapes.jobs.Submitted)["job_id"])
+
+    def _run_kind(self, body: Json, timeout: float | None, progress: bool) -> Json:
+        longest = _PROGRESS_SECONDS if progress else LONG_POLL_SECONDS
+        patience = longest if timeout is None else max(0.0, min(timeout, longest))
         began = time.monotonic()
         answer = self._ask(
             "POST",
@@ -317,7 +353,7 @@ class Cluster:
         if "result" in answer:
             return answer["result"]  # type: ignore[no-any-return]
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
-        job = self.wait(answer["job_id"], timeout=left)
+        job = progress_bars.follow(self.follow(answer["job_id"], longest, left), progress)
         if job["state"] != "done":
             raise JobEnded(job["job_id"], job["state"], job.get("error"))
         result: Json = self.result(answer["job_id"])["result"]
@@ -334,8 +370,8 @@ class Cluster:
         """Call a Python function on runners, once for each value, and return an iterator over the results.
 
         `function` is `module:function` in the folder `files`. Each call runs in a new interpreter. Arguments and return
-        values are sent as JSON. `choices` accepts `queue` and the fields of `programs.Program`. Raises NoRunner if no
-        live runner could ever take the calls, unless `queue` is True.
+        values are sent as JSON. `choices` accepts `queue`, `progress` (show a live display) and the fields of
+        `programs.Program`. Raises NoRunner if no live runner could ever take the calls, unless `queue` is True.
         """
         return self.programs.map(function, values, files=files, **choices)
 
@@ -492,9 +528,11 @@ class Cluster:
         return pages(self.url, ask, "jobs", limit)
 
     def cancel(self, job_id: str) -> Json:
+        """Cancel a job and return it. Workers stop within a second, and finished units are kept."""
         return self._post(f"jobs/{quoted(job_id)}/cancel", shape=shapes.jobs.Job)
 
     def pause(self, job_id: str) -> Json:
+        """Pause a job and return it. Workers commit the units that they have computed."""
         return self._post(f"jobs/{quoted(job_id)}/pause", shape=shapes.jobs.Job)
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
@@ -528,6 +566,7 @@ class Cluster:
         self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
+        """Return the version of the cluster and its numbers of workers, lanes, jobs and waiting jobs."""
         return self._get("status", shape=shapes.fleet.Status)
 
     def version(self) -> str:

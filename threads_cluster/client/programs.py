@@ -25,10 +25,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import httpx
 
-from threads_cluster.client import answers, bodies, items, output
+from threads_cluster.cli import formatting
+from threads_cluster.client import answers, bodies, display, items, output, progress_bars
 from threads_cluster.client.artifacts import Progress
 from threads_cluster.client.connection import Connection, Patience
+from threads_cluster.client.interrupts import CancelOnInterrupt
 from threads_cluster.client.output import Piece, Shown, Stream
+from threads_cluster.client.records import Job
 from threads_cluster.client.resource import quoted
 from threads_cluster.client.sse import Reader
 from threads_cluster.errors import (
@@ -85,7 +88,13 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Command to run on runners, with its options. The cluster chooses the values of unset options."""
+    """Command to run on runners, with its options.
+
+    The cluster chooses the values of unset options.
+
+        program = Program(command=["python3", "train.py"], gpus=1, retries=2, outputs=["*.pt"])
+        job_id = cluster.programs.submit(program, files=".")["job_id"]
+    """
 
     #: List of arguments, or a text for /bin/sh -c. {unit} and {item} are replaced.
     command: Sequence[str | Mapping[str, str]] | str
@@ -136,7 +145,13 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Result of a program that has finished."""
+    """Result of a program that has finished.
+
+    A program that failed has a result, too.
+
+        ended = cluster.run(["python3", "train.py"], files=".")
+        print(ended.exit, ended.stdout.decode())
+    """
 
     job_id: str
     #: Exit code as in a shell: 128 plus the signal, 124 for a timeout, 125 if the program could not be run.
@@ -148,6 +163,15 @@ class Ended:
     stderr: bytes
     seconds: float | None
     worker: str | None
+
+    def _repr_html_(self) -> str:
+        state = "failed" if self.exit else "done"
+        return display.block(
+            display.heading("Program", state, f"job {self.job_id}"),
+            display.note(f"exit code {self.exit}", self.reason, formatting.duration(self.seconds), self.worker or ""),
+            display.output(self.stdout),
+            display.output(self.stderr),
+        )
 
 
 class Programs:
@@ -241,16 +265,18 @@ class Programs:
         files: str | Path | None = None,
         timeout: float | None = None,
         queue: bool = False,
+        progress: bool = False,
     ) -> Ended:
         """Run a program until it exits. Raises JobEnded if it was cancelled, and TimedOut after `timeout` seconds.
 
         Raises NoRunner if no live runner could ever take the program; with `queue`, waits for such a runner. Returns an
-        `Ended` for failed programs too. After a timeout the program continues.
+        `Ended` for failed programs too. After a timeout the program continues. `progress` shows a live display.
         """
         if not queue:
             self.require_runner(program)
         job_id = self.submit(program, files=files)["job_id"]
-        job = self._cluster.wait(job_id, timeout=timeout)
+        with self._cancelling(job_id):
+            job = progress_bars.follow(self._cluster.follow(job_id, 0.5, timeout), progress)
         if job["state"] == "cancelled":
             raise JobEnded(job_id, job["state"], job.get("error"))
         row = self.unit(job_id, 0)
@@ -273,19 +299,25 @@ class Programs:
         *,
         files: str | Path | None = ".",
         queue: bool = False,
+        progress: bool = False,
         **choices: Any,
     ) -> Mapped:
         """Call a Python function on runners, once for each value, and return an iterator over the return values.
 
         `function` is `module:function`. Arguments and return values are sent as JSON. `choices` accepts the fields of
         `Program`, and `name` and `tags` of the job. Raises NoRunner if no live runner could ever take the calls; with
-        `queue`, waits for such a runner. Raises UnitFailed at the first value whose call failed.
+        `queue`, waits for such a runner. Raises UnitFailed at the first value whose call failed. `progress` shows a
+        live display.
         """
         labels = {name: choices.pop(name) for name in ("name", "tags") if name in choices}
         program = Program(command=call_command(function), **choices)
         if not queue:
             self.require_runner(program)
-        return Mapped(self, self.submit(program, files=files, values=values, **labels)["job_id"])
+        job_id = self.submit(program, files=files, values=values, **labels)["job_id"]
+        return Mapped(self, job_id, self._cancelling(job_id), progress)
+
+    def _cancelling(self, job_id: str) -> CancelOnInterrupt:
+        return CancelOnInterrupt(f"Job {job_id}", lambda: self._cluster.cancel(job_id))
 
     # -- units of a job ------------------------------------------------------------------------------------------------
 
@@ -308,6 +340,10 @@ class Programs:
                 return
             first = rows[-1]["unit"] + 1
 
+    def describe(self, job_id: str) -> str:
+        """Return the HTML with which notebooks display a job."""
+        return Job(self._cluster.job(job_id)).to_html()
+
     def counts(self, job_id: str) -> dict[str, int]:
         """Return the number of a job's units in each state."""
         counts: dict[str, int] = self._page(job_id, 0, 1, None)["counts"]
@@ -321,13 +357,15 @@ class Programs:
             raise UnexpectedAnswer(self._cluster.url, "the list of units is out of order")
         return page
 
-    def finished(self, job_id: str) -> Iterator[Json]:
+    def finished(self, job_id: str, watch: Callable[[Json], None] | None = None) -> Iterator[Json]:
         """Yield units in order when they are final. Raises JobEnded if the job finishes before the next unit is
-        final.
+        final. `watch` is called with each new state of the job.
         """
         first, step = 0, _FIRST_STEP
         while True:
             job = next(self._cluster.follow(job_id, first=0.0))
+            if watch is not None:
+                watch(job)
             page = self._page(job_id, first, PAGE, None)
             ready = [row for row, there in zip(page["units"], _leading(page["units"], first), strict=True) if there]
             yield from ready
@@ -501,13 +539,22 @@ class Mapped(Iterator[Any]):
     `job_id` is the job's ID.
     """
 
-    def __init__(self, programs: Programs, job_id: str) -> None:
+    def __init__(self, programs: Programs, job_id: str, interrupts: CancelOnInterrupt, progress: bool) -> None:
         self.job_id = job_id
         self._programs = programs
-        self._rows = programs.finished(job_id)
+        self._interrupts = interrupts
+        self._rows = self._watched() if progress else programs.finished(job_id)
+
+    def _repr_html_(self) -> str:
+        return self._programs.describe(self.job_id)
+
+    def _watched(self) -> Iterator[Json]:
+        with progress_bars.ProgressBar() as progress:
+            yield from self._programs.finished(self.job_id, progress.follow)
 
     def __next__(self) -> Any:
-        row = next(self._rows)
+        with self._interrupts:
+            row = next(self._rows)
         if row["state"] != "done":
             raise UnitFailed(self.job_id, row["unit"], failure(row))
         return self._programs.value(row)

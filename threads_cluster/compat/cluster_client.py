@@ -36,6 +36,10 @@ class ClusterClient:
 
     A job is a batch of prompts for one model, which a program on a runner computes once. To query a model repeatedly,
     serve it with `Cluster().deploy`.
+
+        with ClusterClient("127.0.0.1:3000") as client:
+            job_id = client.submit_job("model.gguf", {"prompt": "once upon", "max_tokens": 32})
+            print(client.result(job_id))
     """
 
     def __init__(self, address: str, token: str | None = None, *, cluster: Cluster | None = None) -> None:

@@ -26,6 +26,10 @@ _NOT_READ = (
 class LLMClusterManager:
     """Client that deploys language models as services. Use it only from one thread.
 
+        models = LLMClusterManager()
+        deployment = models.deploy_model("Qwen/Qwen3-0.6B", download=True)
+        print(models.inference(deployment["deployment_id"], "once upon")["text"])
+
     Warns if the current folder contains pycluster.yaml, because its values have no effect.
     """
 
