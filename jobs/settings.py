@@ -187,6 +187,13 @@ class Settings(BaseSettings):
     service_address: str = Field(default="", max_length=64)
     #: Memory for programs in MiB. With 0, programs can use all memory of the machine or container.
     runner_memory_mib: int = Field(default=0, ge=0)
+    #: Seconds after which a runner ends a persistent program that has no units (docs/programs.md#many-short-units).
+    #: With 0, the program ends with its lease.
+    persistent_idle_seconds: float = Field(default=60, ge=0, le=86400, allow_inf_nan=False)
+    #: Number of units after which a runner replaces a persistent program.
+    persistent_units: int = Field(default=10_000, ge=1)
+    #: Growth of a persistent program in MiB after which a runner replaces it, such as a slow leak. With 0, never.
+    persistent_growth_mib: int = Field(default=512, ge=0)
     #: Number of Redis replicas that must have a change before it is acknowledged (docs/high-availability.md).
     #: With 0, only the master must have the change.
     redis_replicas_to_wait: int = Field(default=0, ge=0, le=100)

@@ -41,6 +41,7 @@ from runner.host_errors import Cordon
 from runner.lane import GuardLane, ReplicaLane, RunnerLane
 from runner.ledger import REPLICA_LANE, Ledger, Resources
 from runner.programs import cleanup, processes
+from runner.programs.kept import KeptPrograms, Limits
 from runner.programs.shells import Shells
 from runner.programs.slot import Slot, adopt_orphans, forget_helper, spawn_helper
 from runner.replicas.tunnels import Tunnels
@@ -135,6 +136,13 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         address=LOOPBACK if settings.service_address in ("", TUNNEL) else settings.service_address,
         tunnels=tunnels(settings, api),
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
+        kept=KeptPrograms(
+            Limits(
+                idle_seconds=settings.persistent_idle_seconds,
+                units=settings.persistent_units,
+                growth_bytes=settings.persistent_growth_mib << 20,
+            )
+        ),
     )
 
     def report_row() -> Row:

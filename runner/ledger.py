@@ -182,10 +182,11 @@ class Ledger:
         with self._lock:
             return dict(self._entries)
 
-    def unreserved_memory_bytes(self) -> int:
-        """Return the memory that no job has reserved."""
+    def unreserved_memory_bytes(self, besides: str = "") -> int:
+        """Return the memory that no job has reserved, except for the job in the lane `besides`."""
         with self._lock:
-            return self._compute_free()[1] << 20
+            others = [entry for lane, entry in self._entries.items() if lane != besides]
+            return self._compute_remaining(others)[1] << 20
 
     # -- reservations --------------------------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class PersistentRun(Run):
         variables = commands.environment(command, replace(around, python_bin=""), unit=0, attempt=1, item=None)
         return Key(
             tenant=self._task.facts.tenant,
+            user=self._task.facts.user,
             argv=tuple(self._arguments(0, None)),
             environment={name: text for name, text in variables.items() if name not in _OF_A_UNIT},
             files=command.spec.get("files") or "",
@@ -103,7 +104,13 @@ class PersistentRun(Run):
             self.place.dirty = True
             self._clean_up()
 
-        return Kept(key=self._key(replace(self._around, python_bin="")), program=program, release=release)
+        key = self._key(replace(self._around, python_bin=""))
+        return Kept(key=key, program=program, release=release, limits=self.host.kept.limits)
+
+    def _should_end(self) -> bool:
+        """Also return True if the program must be replaced before the next unit."""
+        is_used_up = self._unit > self._first and self._kept is not None and not self._kept.usable
+        return is_used_up or super()._should_end()
 
     def _order(self, unit: int) -> Order:
         order = super()._order(unit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,10 +14,20 @@ from runner.programs.slot import GuardDied
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a program without units is ended.
-IDLE_SECONDS = 60.0
-#: Number of units after which a program is replaced, so that a slow leak does not fill the memory.
-MOST_UNITS = 10_000
+#: Interval in seconds at which the growth of a program is checked.
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits after which a program is ended or replaced."""
+
+    #: Seconds after which a program without units is ended.
+    idle_seconds: float = 60.0
+    #: Number of units after which a program is replaced.
+    units: int = 10_000
+    #: Growth in bytes after which a program is replaced, so that a slow leak does not fill the memory. 0 means never.
+    growth_bytes: int = 512 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +35,8 @@ class Key:
     """Settings that two jobs must have in common to share a program."""
 
     tenant: str
+    #: ID of the API token that submitted the job, or an empty string.
+    user: str = ""
     argv: Sequence[str]
     #: Environment variables, without those that describe a unit.
     environment: Mapping[str, str]
@@ -42,9 +55,26 @@ class Kept:
     program: PersistentProgram
     #: Releases what the program uses: its working directory and its Python environment.
     release: Callable[[], None]
+    limits: Limits = field(default_factory=Limits)
     units: int = 0
     #: ID of the job whose unit the program ran last.
     job: str = ""
+    #: Memory in bytes when the growth was first checked, or 0 before.
+    _first_bytes: int = 0
+    #: Monotonic time of the next check of the growth.
+    _look_at: float = field(default_factory=lambda: time.monotonic() + LOOK_SECONDS)
+    #: Memory in bytes while the program waits, or 0 if it is not measured.
+    _waiting_bytes: int = 0
+
+    def waiting_bytes(self) -> int:
+        """Return the memory of the waiting program. It is measured once, because a waiting program rarely changes."""
+        self._waiting_bytes = self._waiting_bytes or self.program.memory_bytes()
+        return self._waiting_bytes
+
+    def rest(self) -> None:
+        """Let the program wait for units."""
+        self.program.rest()
+        self._waiting_bytes = 0
 
     def end(self) -> None:
         """Kill the program, and release what it uses."""
@@ -56,7 +86,16 @@ class Kept:
 
     @property
     def usable(self) -> bool:
-        return self.program.alive and self.units < MOST_UNITS
+        """Return True if the program can run another unit and has not reached a limit."""
+        return self.program.alive and self.units < self.limits.units and not self._has_grown()
+
+    def _has_grown(self) -> bool:
+        now = time.monotonic()
+        if not self.limits.growth_bytes or now < self._look_at:
+            return False
+        found, self._look_at = self.program.memory_bytes(), now + LOOK_SECONDS
+        self._first_bytes = self._first_bytes or found
+        return found - self._first_bytes > self.limits.growth_bytes
 
 
 @dataclass
@@ -71,8 +110,8 @@ class _Place:
 class KeptPrograms:
     """Waiting programs of all slots, at most one per slot. Thread-safe."""
 
-    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._idle_seconds = idle_seconds
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._places: dict[str, _Place] = {}
         self._changing = threading.Lock()
 
@@ -88,9 +127,9 @@ class KeptPrograms:
     def put(self, slot: str, kept: Kept) -> None:
         """Let a program wait for further units. Ends it after the idle time."""
         with self._opened(slot) as place:
-            kept.program.rest()
+            kept.rest()
             place.kept = kept
-            place.timer = threading.Timer(self._idle_seconds, self._expire, (slot, kept))
+            place.timer = threading.Timer(self.limits.idle_seconds, self._expire, (slot, kept))
             place.timer.daemon = True
             place.timer.start()
 
@@ -102,21 +141,24 @@ class KeptPrograms:
                     place.kept.end()
                     place.kept = None
 
-    def end_until(self, fits: Callable[[int], bool]) -> None:
-        """End waiting programs until `fits` returns True for the bytes of memory that the remaining ones use."""
+    def end_until(self, fits: Callable[[int], bool], besides: str = "") -> None:
+        """End waiting programs until `fits` returns True for the bytes of memory that the remaining ones use.
+
+        The program of the slot `besides` is ignored.
+        """
         for slot, place in list(self._places.items()):
-            if place.kept is None:
+            if place.kept is None or slot == besides:
                 continue
-            if fits(self._used_bytes()):
+            if fits(self._used_bytes(besides)):
                 return
             with self._opened(slot):
                 if place.kept is not None:
                     place.kept.end()
                     place.kept = None
 
-    def _used_bytes(self) -> int:
-        waiting = [kept for place in self._places.values() if (kept := place.kept)]
-        return sum(kept.program.memory_bytes() for kept in waiting)
+    def _used_bytes(self, besides: str) -> int:
+        waiting = [kept for slot, place in self._places.items() if slot != besides and (kept := place.kept)]
+        return sum(kept.waiting_bytes() for kept in waiting)
 
     def _expire(self, slot: str, kept: Kept) -> None:
         with self._opened(slot, kept) as place:

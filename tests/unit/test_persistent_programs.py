@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from jobs.errors import InvalidRequest
 from jobs.kinds.command.definition import KIND
 from jobs.worker.lanes import LaneDied, LeaseEnded
 from runner.files.inputs import ITEMS_FILE
-from runner.programs.kept import KeptPrograms
+from runner.programs import kept
+from runner.programs.kept import KeptPrograms, Limits
 from tests.integration.live import until
 from tests.unit.test_runner_leases import Bench, Files
 
@@ -49,6 +51,7 @@ for line in ours.makefile():
         for name in item["write"]: pathlib.Path(name).write_text(name)
         answer = {"files": item["files"]}
     if item == "memory": kept = b"x" * (200 << 20)
+    if item == "grow": kept = b"x" * (50 << 20)
     ours.sendall(json.dumps(answer).encode() + b"\\n")
 """
 COMMAND: list[Any] = [sys.executable, "-c", {"literal": PROGRAM}]
@@ -132,6 +135,7 @@ def test_one_program_runs_the_units_of_several_jobs(bench: Bench) -> None:
         {"secrets": ["PASSWORD"]},
         {"requirements": {"memory_mib": 300}},
         {"files": "a" * 64},
+        {"user": "another"},
     ],
 )
 def test_a_job_with_other_settings_has_another_program(bench: Bench, more: dict[str, Any]) -> None:
@@ -209,10 +213,21 @@ def test_an_answer_cannot_name_a_file_behind_a_link(bench: Bench) -> None:
 def test_waiting_programs_leave_memory_to_jobs_that_require_it(bench: Bench) -> None:
     [pid] = values(bench, 1)
     facts = bench.task(["true"], requirements={"memory_mib": 999}).facts
-    assert bench.host.ledger.take(bench.lane, facts)
-    bench.host.kept.end_until(lambda used: used <= bench.host.ledger.unreserved_memory_bytes())
+    ledger, programs = bench.host.ledger, bench.host.kept
+    assert ledger.take(bench.lane, facts)
+    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes(), besides=bench.lane.name)
+    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes(besides=bench.lane.name))
+    assert Path(f"/proc/{pid}").exists()
+    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes())
     assert not Path(f"/proc/{pid}").exists(), "an interpreter needs more than 1 MiB"
-    bench.host.ledger.give_back(bench.lane)
+    ledger.give_back(bench.lane)
+
+
+def test_a_program_does_not_wait_in_memory_that_another_job_has_reserved(bench: Bench) -> None:
+    other: Any = SimpleNamespace(name="1")
+    assert bench.host.ledger.take(other, bench.task(["true"], requirements={"memory_mib": 999}).facts)
+    [pid] = values(bench, 1)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +289,7 @@ def test_a_dead_guard_costs_the_lease_and_the_next_program_starts(bench: Bench) 
 
 
 def test_a_program_without_units_is_ended(bench: Bench) -> None:
-    bench.host.kept = KeptPrograms(idle_seconds=0.1)
+    bench.host.kept = KeptPrograms(Limits(idle_seconds=0.1))
     [pid] = values(bench, 1)
     until(lambda: not Path(f"/proc/{pid}").exists())
     until(lambda: not bench.home.exists())
@@ -287,10 +302,21 @@ def test_another_program_in_the_slot_ends_the_one_that_waits(bench: Bench) -> No
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_ten_thousand_units_take_one_program_each(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.programs.kept.MOST_UNITS", 3)
-    pids = [pid for job in ("a", "b", "c", "d") for pid in values(bench, 1, 2, job=job)]
-    assert len(set(pids)) == 2
+def test_a_program_is_replaced_after_its_number_of_units(bench: Bench) -> None:
+    bench.host.kept = KeptPrograms(Limits(units=3))
+    upto, run = bench.run(COMMAND, 0, 5, items=[1] * 5, persistent=True)
+    assert (upto, len(set(run["values"]))) == (3, 1), "the lease ends early, so that the next one starts a program"
+    [first, again] = values(bench, 1, job="j2") + values(bench, 1, job="j3")
+    assert first == again != run["values"][0]
+
+
+def test_a_program_that_has_grown_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "LOOK_SECONDS", 0.0)
+    bench.host.kept = KeptPrograms(Limits(growth_bytes=30 << 20))
+    items: list[Any] = [1, 1, "grow", 1]
+    upto, run = bench.run(COMMAND, 0, 4, items=items, persistent=True)
+    assert (upto, len(set(run["values"]))) == (3, 1)
+    assert run["values"][0] not in values(bench, 1, job="j2")
 
 
 @pytest.mark.parametrize(

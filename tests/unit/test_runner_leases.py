@@ -134,7 +134,9 @@ class Bench:
         self.lane = GuardLane(self.host, Workplace(places, self.slot, self.host.inputs))
         self.home = places.work / "0" / "home"
 
-    def task(self, command: Any, lo: int = 0, hi: int = 1, errors: int = 0, job: str = "j", **more: Any) -> Task:
+    def task(
+        self, command: Any, lo: int = 0, hi: int = 1, errors: int = 0, job: str = "j", user: str = "", **more: Any
+    ) -> Task:
         count: dict[str, Any] = {} if "items" in more or "count" in more else {"count": 1000}
         spec = json.loads(json.dumps(dict(KIND.plan(KIND.parameters(command=command, **count, **more)).spec)))
         facts = JobFacts(
@@ -146,6 +148,7 @@ class Bench:
             expected_rate=1.0,
             nominal_rate=1.0,
             tenant="default",
+            user=user,
         )
         return Task(facts, Grant(token="t", lo=lo, hi=hi, errors=errors))
 

@@ -50,6 +50,8 @@ class JobFacts:
     traceparent: str = ""
     #: W3C tracestate of the job.
     tracestate: str = ""
+    #: ID of the API token that submitted the job, or empty.
+    user: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +187,8 @@ class Slots(Part):
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(
-                keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode", "tenant", "traceparent", "tracestate"
+                keys.job(job),
+                *("kind", "spec", "queue", "total", "est_ms", "mode", "tenant", "traceparent", "tracestate", "token"),
             )
         pipe.hgetall(keys.PACE)
         *rows, paces = pipe.execute(raise_on_error=False)
@@ -233,6 +236,7 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
         priority=queue.partition(".")[2],
         traceparent=place[0],
         tracestate=place[1],
+        user=place[2],
     )
 
 
