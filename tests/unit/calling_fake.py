@@ -12,7 +12,7 @@ import httpx
 
 from tests.unit.artifact_bench import sha_of
 from tests.unit.cluster_fake import job
-from tests.unit.programs_fake import Ran, page, unit
+from tests.unit.programs_fake import EVENTS, Ran, page, unit
 from threads_cluster import Cluster
 
 #: Maximum size in bytes of a value in the list of units.
@@ -48,9 +48,13 @@ class Calling(Ran):
     def __init__(self) -> None:
         super().__init__()
         self.takes_files()
+        self.on("GET", "/api/events", httpx.Response(200, headers=EVENTS, text="retry: 2000\n\n"))
         self.replies.pop(("POST", "/api/submit"))
         self.stored: dict[str, bytes] = {}
         self.submitted: list[dict[str, Any]] = []
+        #: True if submitted jobs wait until `end_job`.
+        self.holds = False
+        self.cancelled: set[str] = set()
         self._process: tuple[list[str], Process] | None = None
         self._lock = threading.RLock()
 
@@ -63,7 +67,7 @@ class Calling(Ran):
             return super().__call__(request)
 
     def cluster(self) -> Cluster:
-        return Cluster("http://cluster.test", "", transport=httpx.MockTransport(self))
+        return Cluster("http://127.0.0.1:1", "", transport=httpx.MockTransport(self))
 
     def end(self) -> None:
         if self._process is not None:
@@ -77,11 +81,28 @@ class Calling(Ran):
     def _submit(self, body: dict[str, Any]) -> httpx.Response:
         self.submitted.append(body)
         job_id, parameters = f"j{len(self.submitted)}", body["parameters"]
+        if self.holds:
+            return self._hold(job_id, len(parameters["items"]))
         units = [self._run(job_id, number, item, parameters) for number, item in enumerate(self._items(parameters))]
         self.on("GET", f"/api/jobs/{job_id}", job("done", job_id=job_id, type="command"))
         self._answer_units(job_id, units)
+        answer: dict[str, Any] = {"job_id": job_id, "status": "done", "estimated_wait_seconds": None, "notes": []}
+        return httpx.Response(202, json=answer)
+
+    def _hold(self, job_id: str, count: int) -> httpx.Response:
+        def cancel(request: httpx.Request) -> dict[str, Any]:
+            self.cancelled.add(job_id)
+            return job("cancelled", job_id=job_id)
+
+        self.on("POST", f"/api/jobs/{job_id}/cancel", cancel)
+        self.on("GET", f"/api/jobs/{job_id}", job("queued", job_id=job_id, type="command"))
+        self._answer_units(job_id, [unit("waiting", number) for number in range(count)])
         answer: dict[str, Any] = {"job_id": job_id, "status": "queued", "estimated_wait_seconds": None, "notes": []}
         return httpx.Response(202, json=answer)
+
+    def end_job(self, job_id: str, state: str) -> None:
+        """End a job that waits."""
+        self.on("GET", f"/api/jobs/{job_id}", job(state, job_id=job_id, type="command"))
 
     def _items(self, parameters: dict[str, Any]) -> list[Any]:
         if "items" in parameters:
@@ -120,4 +141,6 @@ class Calling(Ran):
             first, limit = int(request.url.params["from"]), int(request.url.params["limit"])
             return page(*[each for each in units if each["unit"] >= first][:limit], total=len(units))
 
+        runs = [(each["unit"], each["unit"] + 1, each["state"]) for each in units]
         self.on("GET", f"/api/jobs/{job_id}/units", answer)
+        self.on("GET", f"/api/jobs/{job_id}/unit-states", {"total": len(units), "runs": runs})

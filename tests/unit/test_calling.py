@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import as_completed
+from concurrent.futures import as_completed, wait
+from typing import Any
 
 import pytest
 
+from tests.integration.live import until
 from tests.unit.calling_fake import Calling
 from threads_cluster import Cluster
+from threads_cluster.client.calling import call_jobs
 from threads_cluster.client.calling.executor import ClusterExecutor
-from threads_cluster.errors import CallFailed, RemoteTraceback
+from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.errors import BadArgument, CallFailed, NoRunner, RemoteTraceback
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,7 @@ def fake() -> Iterator[Calling]:
 @pytest.fixture
 def cluster(fake: Calling) -> Iterator[Cluster]:
     fake.submitted.clear()
+    fake.holds = False
     with fake.cluster() as cluster:
         yield cluster
 
@@ -90,3 +96,100 @@ def test_an_executor_accepts_no_calls_after_shutdown(cluster: Cluster) -> None:
     assert future.done()
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(abs, -1)
+
+
+def test_map_computes_several_results_per_call(executor: ClusterExecutor, fake: Calling) -> None:
+    assert list(executor.map(pow, range(7), itertools.repeat(2), chunksize=3)) == [n * n for n in range(7)]
+    assert sum(len(body["parameters"]["items"]) for body in fake.submitted) == 3
+
+
+def test_map_with_a_buffersize_reads_values_when_they_are_needed(executor: ClusterExecutor) -> None:
+    values = iter(range(100))
+    results = executor.map(abs, values, buffersize=2)
+    assert [next(results), next(results)] == [0, 1]
+    assert next(values) == 4
+
+
+def test_options_become_parameters_of_the_job(cluster: Cluster, fake: Calling) -> None:
+    options = {"gpus": 1, "memory": "1.5 GiB", "retries": 2, "timeout": 5, "labels": ["a=b"], "env": {"X": "1"}}
+    with cluster.executor(**options, priority="high", max_running=3, tags=["t"], queue=True) as executor:
+        executor.submit(abs, -1).result()
+    (body,) = fake.submitted
+    assert body["parameters"]["requirements"] == {"gpus": 1, "memory_mib": 1536, "labels": ["a=b"]}
+    assert body["parameters"]["retries"] == {"max": 2}
+    assert body["parameters"]["timeout_seconds"] == 5
+    assert body["parameters"]["env"] == {"X": "1"}
+    assert [body[name] for name in ("priority", "max_running", "tags", "name")] == ["high", 3, ["t"], "abs"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"memory": "much"}, "2 GiB"), ({"python": "3"}, "3.13"), ({"labels": "a"}, "must be a list")],
+)
+def test_an_invalid_option_is_rejected(cluster: Cluster, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
+        cluster.executor(**options)
+
+
+def test_calls_fail_if_no_runner_could_take_them(cluster: Cluster, fake: Calling) -> None:
+    fake.fits("no live runner has 8 GPUs")
+    try:
+        with cluster.executor(gpus=8) as executor, pytest.raises(NoRunner, match="8 GPUs"):
+            executor.submit(abs, -1).result()
+    finally:
+        fake.fits()
+    assert not fake.submitted
+
+
+def test_a_job_whose_calls_are_all_cancelled_is_cancelled(cluster: Cluster, fake: Calling) -> None:
+    fake.holds = True
+    with cluster.executor() as executor:
+        futures = [executor.submit(abs, number) for number in range(3)]
+        assert futures[0].cancel()
+        submitted = threading.Event()
+        futures[2].add_submitted_callback(lambda future: submitted.set())
+        assert submitted.wait(20)
+        assert futures[2].job_id
+        executor.shutdown(cancel_futures=True)
+    assert wait(futures, 0).not_done == set()
+    assert all(future.cancelled() for future in futures)
+    assert fake.cancelled == {futures[2].job_id}
+
+
+def test_a_started_call_cannot_be_cancelled() -> None:
+    future = ClusterFuture()
+    assert future.start() and future.running() and not future.cancel()
+    future.finish(1)
+    assert future.result() == 1
+
+
+def test_a_result_of_a_cancelled_call_is_dropped() -> None:
+    future = ClusterFuture()
+    assert future.cancel() and future.cancel()
+    future.finish(1)
+    assert future.cancelled()
+
+
+def test_calls_of_a_job_that_a_user_cancels_fail(executor: ClusterExecutor, fake: Calling) -> None:
+    fake.holds = True
+    future = executor.submit(abs, -1)
+    submitted = threading.Event()
+    future.add_submitted_callback(lambda future: submitted.set())
+    assert submitted.wait(20)
+    assert future.job_id
+    fake.end_job(future.job_id, "cancelled")
+    with pytest.raises(CallFailed, match="is cancelled"):
+        future.result(20)
+
+
+def test_pages_contain_all_units() -> None:
+    assert list(call_jobs.pages([0, 1, 999, 1000, 5000])) == [(0, 1000), (1000, 1), (5000, 1)]
+    assert list(call_jobs.pages([])) == []
+
+
+def test_an_executor_that_is_not_shut_down_ends_with_its_calls(cluster: Cluster) -> None:
+    executor = cluster.executor()
+    future = executor.submit(abs, -1)
+    del executor
+    assert future.result() == 1
+    assert until(lambda: not any(thread.name.startswith("cluster-executor") for thread in threading.enumerate()))

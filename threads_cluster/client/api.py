@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Artifacts
     from threads_cluster.client.attachments import Attachment
     from threads_cluster.client.calling.executor import ClusterExecutor
+    from threads_cluster.client.calling.watcher import Watcher
     from threads_cluster.client.models import Data, Models
     from threads_cluster.client.profiles import Profile, Profiles
     from threads_cluster.client.programs import Ended, Mapped, Programs
@@ -375,10 +376,21 @@ class Cluster:
         """
         return self.programs.map(function, values, files=files, **choices)
 
+    @cached_property
+    def watcher(self) -> Watcher:
+        """Notification of changed jobs, which all executors of this client share."""
+        from threads_cluster.client.calling.watcher import Watcher
+
+        return Watcher(self)
+
     def executor(self, **options: Any) -> ClusterExecutor:
         """Return an executor of `concurrent.futures` that calls Python functions on runners.
 
-        Functions, lambdas and functions of scripts and notebooks can be called. See `ClusterExecutor` for the options.
+        Lambdas, closures and functions of scripts and notebooks can be called. `options` are the fields of
+        `threads_cluster.client.calling.options.Options`. Raises BadArgument if an option is invalid.
+
+            with cluster.executor(memory="2 GiB", retries=1) as executor:
+                print(list(executor.map(lambda x: x * x, range(100))))
         """
         from threads_cluster.client.calling.executor import ClusterExecutor
 

@@ -323,7 +323,7 @@ class Programs:
 
     def unit(self, job_id: str, number: int) -> Json:
         """Return one unit of a job. Raises BadArgument if the job has no unit with this number."""
-        page = self._page(job_id, number, 1, None)
+        page = self.page(job_id, number, 1, None)
         if not page["units"]:
             raise BadArgument(f"job {job_id} has the units 0..{int(page['total']) - 1}")
         row: Json = page["units"][0]
@@ -334,7 +334,7 @@ class Programs:
         needed.
         """
         while True:
-            rows = self._page(job_id, first, PAGE, state)["units"]
+            rows = self.page(job_id, first, PAGE, state)["units"]
             yield from rows
             if len(rows) < PAGE:
                 return
@@ -346,10 +346,17 @@ class Programs:
 
     def counts(self, job_id: str) -> dict[str, int]:
         """Return the number of a job's units in each state."""
-        counts: dict[str, int] = self._page(job_id, 0, 1, None)["counts"]
+        counts: dict[str, int] = self.page(job_id, 0, 1, None)["counts"]
         return counts
 
-    def _page(self, job_id: str, first: int, limit: int, state: str | None) -> Json:
+    def states(self, job_id: str) -> list[tuple[int, int, str]]:
+        """Return the states of a job's units as runs `(lo, hi, state)` of the units `lo` to `hi - 1`."""
+        path = f"/api/jobs/{quoted(job_id)}/unit-states"
+        runs: list[tuple[int, int, str]] = self._ask(path, job_answers.UnitStates)["runs"]
+        return runs
+
+    def page(self, job_id: str, first: int, limit: int, state: str | None = None) -> Json:
+        """Return up to `limit` units of a job from number `first` on, as `{total, counts, units}`."""
         query = {"from": first, "limit": limit, "state": state}
         page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", job_answers.Units, **query)
         numbers = [row["unit"] for row in page["units"]]
@@ -366,7 +373,7 @@ class Programs:
             job = next(self._cluster.follow(job_id, first=0.0))
             if watch is not None:
                 watch(job)
-            page = self._page(job_id, first, PAGE, None)
+            page = self.page(job_id, first, PAGE, None)
             ready = [row for row, there in zip(page["units"], _leading(page["units"], first), strict=True) if there]
             yield from ready
             first += len(ready)

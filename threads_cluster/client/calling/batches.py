@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-#: Seconds in which calls are collected into one job.
-COLLECT_SECONDS = 0.005
+from threads_cluster.client.calling.futures import ClusterFuture
+
+#: Seconds without a further call after which the collected calls become jobs, and maximum seconds of collection.
+QUIET_SECONDS, LONGEST_SECONDS = 0.005, 0.1
 #: Maximum number of calls per job.
 MOST_CALLS = 10_000
 
@@ -25,7 +25,9 @@ class Call:
     function: str
     #: Pickle of the arguments and the keyword arguments.
     arguments: str
-    future: Future[Any]
+    future: ClusterFuture
+    #: IDs of jobs that must end before this call. Such a call is a job alone.
+    after_any: Sequence[str] = ()
 
 
 @dataclass(kw_only=True)
@@ -56,20 +58,20 @@ class CallQueue:
         """End the iteration over batches after the calls that were added before."""
         self._calls.put(None)
 
-    def batches(self) -> Iterator[list[Batch]]:
-        """Yield the batches of calls that arrived within a few milliseconds, until the queue is closed."""
+    def batches(self) -> Iterator[Batch]:
+        """Yield the calls that arrived at about the same time, by function, until the queue is closed."""
         closed = False
         while not closed and (first := self._calls.get()) is not None:
             calls = [first]
             closed = self._collect(calls)
-            yield _by_function(calls)
+            yield from _by_function(calls)
 
     def _collect(self, calls: list[Call]) -> bool:
         """Add further calls. Return True if the queue was closed."""
-        until = time.monotonic() + COLLECT_SECONDS
-        while len(calls) < MOST_CALLS:
+        until = time.monotonic() + LONGEST_SECONDS
+        while len(calls) < MOST_CALLS and (left := until - time.monotonic()) > 0:
             try:
-                found = self._calls.get(timeout=max(0.0, until - time.monotonic()))
+                found = self._calls.get(timeout=min(QUIET_SECONDS, left))
             except queue.Empty:
                 return False
             if found is None:
@@ -80,8 +82,9 @@ class CallQueue:
 
 def _by_function(calls: list[Call]) -> list[Batch]:
     """Group the calls that were not cancelled by their functions."""
-    batches: dict[str, Batch] = {}
+    batches: dict[object, Batch] = {}
     for call in calls:
-        if call.future.set_running_or_notify_cancel():
-            batches.setdefault(call.function, Batch()).calls.append(call)
+        if not call.future.cancelled():
+            key = id(call) if call.after_any else call.function
+            batches.setdefault(key, Batch()).calls.append(call)
     return list(batches.values())

@@ -3,59 +3,93 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-from collections.abc import Mapping
-from concurrent.futures import Future
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from threads_cluster.client import items
-from threads_cluster.client.calling import pickling
-from threads_cluster.client.calling.batches import Batch
+from threads_cluster.client.calling import launching, pickling
+from threads_cluster.client.calling.batches import Batch, Call
+from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.options import Options
+from threads_cluster.client.programs import ENDED, KIND, PAGE
 from threads_cluster.errors import CallFailed
 from threads_protocol.states import TERMINAL
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
 
-#: First and longest time in seconds between two requests for the results of a job.
-_FIRST_STEP, _LONGEST_STEP = 0.02, 1.0
-_PROGRAM = Path(__file__).with_name("program.py").read_text(encoding="utf-8")
+#: Minimum pause in seconds between two reads of a running job, and the pause as a multiple of the last read's duration.
+_LEAST_PAUSE, _REST = 0.05, 4.0
+#: Number of units up to which a job is read without a list of its states first.
+_FEW = 20
 
 
 class CallJob:
-    """Job whose units are the calls of a batch."""
+    """Job whose units are the calls of a batch. Thread-safe."""
 
-    def __init__(
-        self, cluster: Cluster, batch: Batch, parameters: Mapping[str, Any], choices: Mapping[str, Any]
-    ) -> None:
-        """`parameters` and `choices` are the executor's options for the job's parameters and for its submission."""
-        self._cluster, self._batch = cluster, batch
-        self._parameters, self._choices = parameters, choices
-        self._left: dict[int, Future[Any]] = {number: call.future for number, call in enumerate(batch.calls)}
+    def __init__(self, cluster: Cluster, batch: Batch, options: Options) -> None:
+        self._cluster, self._options = cluster, options
+        self._calls: Sequence[Call] = batch.calls
+        self._left: dict[int, ClusterFuture] = {number: call.future for number, call in enumerate(batch.calls)}
+        #: Number of calls that have neither ended nor been cancelled.
+        self._open = len(batch.calls)
+        self._counting, self._reading = threading.Lock(), threading.Lock()
+        self.job_id = ""
+        #: Time from which the results of the running job can be read again, as of the monotonic clock.
+        self.next_read = 0.0
+        #: True if a read of the running job is due.
+        self.is_read_due = False
 
-    def run(self) -> None:
-        """Submit the job, and set the results of its calls. Calls that cannot be made get the error instead."""
-        try:
-            self._follow(self._submit())
-        except BaseException as error:
-            for future in self._left.values():
-                future.set_exception(error)
+    @property
+    def has_ended(self) -> bool:
+        """Return True if no call waits for a result."""
+        return not self._left
 
-    def _submit(self) -> str:
-        parameters = {
-            "command": [sys.executable, "-c", {"literal": _PROGRAM}],
-            "persistent": True,
-            "input": self._batch.function,
-            **self._items(),
-            **self._parameters,
-        }
-        job_id: str = self._cluster.submit("command", parameters, **self._choices)["job_id"]
-        return job_id
+    def add_settled_callback(self, function: Callable[[], object]) -> None:
+        """Call a function when each call has ended or was cancelled."""
+
+        def count(future: object) -> None:
+            with self._counting:
+                self._open -= 1
+                is_settled = not self._open
+            if is_settled:
+                function()
+
+        for call in self._calls:
+            call.future.add_done_callback(count)
+
+    def submit(self, *, check_runner: bool) -> bool:
+        """Submit the job. Return True if it has ended already. Errors become the exceptions of the calls."""
+        with self._reading:
+            self._calls = [call for call in self._calls if not call.future.cancelled()]
+            self._left = {number: call.future for number, call in enumerate(self._calls)}
+            try:
+                return not self._left or self._submit(check_runner)
+            except BaseException as error:
+                self._fail(error)
+                return True
+
+    def _submit(self, check_runner: bool) -> bool:
+        first = self._calls[0]
+        program = self._options.program(launching.command(self._cluster, self._options))
+        if check_runner:
+            self._cluster.programs.require_runner(program)
+        parameters = {**program.parameters(), "persistent": True, "input": first.function, **self._items()}
+        choices = self._options.choices(first.name, len(self._calls))
+        if first.after_any:
+            choices["after_any"] = list(first.after_any)
+        answer = self._cluster.submit(KIND, parameters, **choices)
+        self.job_id = answer["job_id"]
+        for number, call in enumerate(self._calls):
+            call.future.set_job(self.job_id, number)
+        return answer["status"] in TERMINAL
 
     def _items(self) -> dict[str, Any]:
-        listed = [call.arguments for call in self._batch.calls]
+        listed = [call.arguments for call in self._calls]
         lines = [json.dumps(text).encode() for text in listed]
         if items.fit(lines, listed):
             return {"items": listed}
@@ -66,30 +100,78 @@ class CallJob:
             artifact = self._cluster.artifacts.put(file)["artifact"]["artifact_id"]
         return {"items_artifact": artifact, "count": len(lines)}
 
-    def _follow(self, job_id: str) -> None:
-        step, state = _FIRST_STEP, ""
-        while self._left:
-            job = next(self._cluster.follow(job_id, first=step))
-            step = min(2 * step, _LONGEST_STEP)
-            self._read(job_id)
-            if self._left and job["state"] in TERMINAL and state == job["state"]:
-                raise CallFailed(f"job {job_id} is {state}, so the call has no result")
-            state = job["state"]
+    def cancel(self) -> None:
+        """Cancel the job, unless it has ended."""
+        if self.job_id and self._left:
+            self._cluster.cancel(self.job_id)
 
-    def _read(self, job_id: str) -> None:
-        """Set the results of the calls that have ended."""
-        for unit in self._cluster.programs.units(job_id, first=min(self._left)):
-            if unit["unit"] in self._left and unit["state"] in ("done", "dead"):
-                self._settle(self._left.pop(unit["unit"]), unit)
+    def drop_cancelled(self) -> None:
+        """Cancel the job if only cancelled calls are left. Raises ClientError."""
+        with self._reading:
+            is_unused = bool(self._left)
+            self._left.clear()
+        if is_unused and self.job_id:
+            self._cluster.cancel(self.job_id)
 
-    def _settle(self, future: Future[Any], unit: Mapping[str, Any]) -> None:
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def read(self, has_ended: bool | None) -> None:
+        """Set the results of the calls that have ended. Errors become the exceptions of the calls.
+
+        `has_ended` says whether the job has ended, or is None if that is unknown.
+        """
+        with self._reading:
+            if not self._left:
+                return
+            began = time.monotonic()
+            try:
+                self._read(has_ended)
+            except BaseException as error:
+                self._fail(error)
+            now = time.monotonic()
+            self.next_read = now + max(_LEAST_PAUSE, _REST * (now - began))
+
+    def _read(self, has_ended: bool | None) -> None:
+        job = self._cluster.job(self.job_id) if has_ended is None else None
+        has_ended = has_ended if job is None else job["state"] in TERMINAL
+        for unit in self._units():
+            if unit["state"] in ENDED:
+                if future := self._left.pop(unit["unit"], None):
+                    self._settle(future, unit)
+            elif unit["state"] == "running" and unit["unit"] in self._left:
+                self._left[unit["unit"]].start()
+        if has_ended and self._left:
+            self._fail(self._unfinished(job or self._cluster.job(self.job_id)))
+
+    def _units(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the units that have ended since the last read, and other units."""
+        programs = self._cluster.programs
+        if len(self._calls) <= _FEW:
+            yield from programs.page(self.job_id, min(self._left), len(self._calls))["units"]
+            return
+        runs = programs.states(self.job_id)
+        for lo, hi, state in runs:
+            if state == "running":
+                yield from ({"unit": number, "state": state} for number in range(lo, hi))
+        ended = [number for lo, hi, state in runs if state in ENDED for number in range(lo, hi) if number in self._left]
+        for first, count in pages(ended):
+            yield from programs.page(self.job_id, first, count)["units"]
+
+    def _unfinished(self, job: Mapping[str, Any]) -> CallFailed:
+        """Return the error of calls that have no result although the job has ended."""
+        why = f": {job['error']}" if job.get("error") else ""
+        error = CallFailed(f"job {self.job_id} of the call is {job['state']}{why}")
+        error.next = f"see the job with cluster job {self.job_id}"
+        return error
+
+    def _settle(self, future: ClusterFuture, unit: Mapping[str, Any]) -> None:
         try:
             if unit["state"] == "done":
-                future.set_result(pickling.decode(self._cluster.programs.value(unit)))
+                future.finish(pickling.decode(self._cluster.programs.value(unit)))
             else:
-                future.set_exception(self._exception(unit))
+                future.finish(error=self._exception(unit))
         except BaseException as error:  # A pickle can fail in any way when it is loaded
-            future.set_exception(error)
+            future.finish(error=error)
 
     def _exception(self, unit: Mapping[str, Any]) -> BaseException:
         words = str(unit.get("error") or unit.get("reason") or f"exit code {unit.get('exit')}")
@@ -97,3 +179,21 @@ class CallJob:
             return CallFailed(words)
         data, traceback = self._cluster.programs.value({**unit, "value": {"artifact": True}})
         return pickling.remote_exception(words, data, traceback)
+
+    def _fail(self, error: BaseException) -> None:
+        left, self._left = self._left, {}
+        for future in left.values():
+            future.finish(error=error)
+
+
+def pages(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first unit and the number of units of pages that contain all of these sorted numbers."""
+    first = last = -1
+    for number in numbers:
+        if first >= 0 and number - first >= PAGE:
+            yield first, last - first + 1
+            first = -1
+        first = number if first < 0 else first
+        last = number
+    if first >= 0:
+        yield first, last - first + 1

@@ -2,79 +2,147 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+import itertools
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from threads_cluster.client.calling import pickling
-from threads_cluster.client.calling.batches import Batch, Call, CallQueue
-from threads_cluster.client.calling.call_jobs import CallJob
+from threads_cluster.client.calling.batches import Call
+from threads_cluster.client.calling.dispatcher import Dispatcher
+from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.options import Options
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
-
-#: Maximum number of unfinished jobs of one executor. Further calls are collected meanwhile.
-MOST_JOBS = 8
 
 
 class ClusterExecutor(Executor):
     """Executor whose calls run on runners. Functions of scripts and notebooks travel by value.
 
-    with cluster.executor() as executor:
-        print(executor.submit(pow, 2, 10).result())
-        print(list(executor.map(lambda x: x + 1, range(100))))
+        with cluster.executor() as executor:
+            print(executor.submit(pow, 2, 10).result())
+            print(list(executor.map(lambda x: x + 1, range(100))))
+
+    Exceptions arrive as themselves, with the traceback on the runner as their cause. A call raises CallFailed if its
+    process died or its job was cancelled, and NoRunner if no live runner could ever take it.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        choices: Mapping[str, Any] | None = None,
-    ) -> None:
-        """`parameters` are those of kind `command`, and `choices` are options of `Cluster.submit`."""
-        self._cluster, self._parameters, self._choices = cluster, parameters or {}, choices or {}
-        self._functions, self._queue = pickling.Functions(), CallQueue()
-        self._lock = threading.Lock()
-        self._is_open = True
-        self._jobs = threading.BoundedSemaphore(MOST_JOBS)
-        self._watchers = ThreadPoolExecutor(MOST_JOBS, thread_name_prefix="cluster-executor")
-        self._sender = threading.Thread(target=self._send, name="cluster-executor-sender", daemon=True)
-        self._sender.start()
+    def __init__(self, cluster: Cluster, **options: Any) -> None:
+        """Prepare an executor with the fields of `Options`. Raises BadArgument if an option is invalid."""
+        self._dispatcher = Dispatcher(cluster, Options(**options))
+        weakref.finalize(self, self._dispatcher.close).atexit = False
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ClusterFuture:
         """Call `fn(*args, **kwargs)` on a runner, and return its future."""
-        call = Call(
-            name=getattr(fn, "__qualname__", type(fn).__qualname__),
-            function=self._functions.pickled(fn),
-            arguments=pickling.encode((args, kwargs)),
-            future=Future(),
-        )
-        with self._lock:
-            if not self._is_open:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            self._queue.put(call)
+        return self._submit(pickling.encode(fn), _name(fn), args, kwargs)
+
+    def submit_alone(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], after_any: Sequence[str]
+    ) -> ClusterFuture:
+        """Make a call as a job with no other calls. It starts when the jobs `after_any` have ended."""
+        return self._submit(pickling.encode(fn), _name(fn), tuple(args), kwargs, after_any)
+
+    def _submit(
+        self, function: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], after_any: Sequence[str] = ()
+    ) -> ClusterFuture:
+        arguments = pickling.encode((args, kwargs))
+        call = Call(name=name, function=function, arguments=arguments, future=ClusterFuture(), after_any=after_any)
+        self._dispatcher.add(call)
         return call.future
 
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[Any]:
+        """Return an iterator over `fn(*values)` for the values of the iterables, in their order.
+
+        One call computes `chunksize` results. The iterables are read at once, or, with `buffersize`, only so far that
+        at most so many results wait. The iterator raises TimeoutError if a result is not there `timeout` seconds after
+        the call of `map`.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if buffersize is not None and not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
+        until = None if timeout is None else time.monotonic() + timeout
+        values = zip(*iterables)  # noqa: B905  # Iterables can have different lengths
+        if chunksize == 1:
+            return self._map(fn, _name(fn), values, buffersize, until)
+        chunks = ((chunk,) for chunk in iter(lambda: list(itertools.islice(values, chunksize)), []))
+        most = None if buffersize is None else max(1, buffersize // chunksize)
+        return itertools.chain.from_iterable(self._map(_in_chunks(fn), _name(fn), chunks, most, until))
+
+    def _map(
+        self,
+        fn: Callable[..., Any],
+        name: str,
+        values: Iterator[tuple[Any, ...]],
+        most: int | None,
+        until: float | None,
+    ) -> Iterator[Any]:
+        function = pickling.encode(fn)
+
+        def submit(count: int | None) -> list[ClusterFuture]:
+            return [self._submit(function, name, args, {}) for args in itertools.islice(values, count)]
+
+        return _results(deque(submit(most)), lambda: submit(0 if most is None else 1), until)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no further calls. With `wait`, return when all calls have ended."""
-        with self._lock:
-            was_open, self._is_open = self._is_open, False
-            if was_open:
-                self._queue.close()
+        """Accept no further calls. With `cancel_futures`, cancel those that no runner has started.
+
+        With `wait`, return when all calls have ended.
+        """
+        self._dispatcher.close()
+        if cancel_futures:
+            self._dispatcher.cancel()
         if wait:
-            self._sender.join()
-            self._watchers.shutdown()
+            self._dispatcher.wait()
 
-    def _send(self) -> None:
-        for batches in self._queue.batches():
-            for batch in batches:
-                self._jobs.acquire()
-                self._watchers.submit(self._run, batch)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Wait for all calls. After Ctrl-C and other exits of the program, cancel them instead."""
+        self._dispatcher.close()
+        if kind is not None and not issubclass(kind, Exception):
+            self._dispatcher.abort()
+        self.shutdown()
 
-    def _run(self, batch: Batch) -> None:
-        try:
-            CallJob(self._cluster, batch, self._parameters, self._choices).run()
-        finally:
-            self._jobs.release()
+
+def _results(
+    futures: deque[ClusterFuture], submit: Callable[[], Iterable[ClusterFuture]], until: float | None
+) -> Iterator[Any]:
+    """Yield the results of futures, and submit a further call after each. Cancel the rest at the end."""
+    try:
+        while futures:
+            value = futures[0].result(None if until is None else until - time.monotonic())
+            futures.popleft()
+            futures.extend(submit())
+            yield value
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _in_chunks(function: Callable[..., Any]) -> Callable[[list[tuple[Any, ...]]], list[Any]]:
+    """Return a function that calls `function` once for each item of a list."""
+
+    def call_chunk(chunk: list[tuple[Any, ...]]) -> list[Any]:
+        return [function(*arguments) for arguments in chunk]
+
+    call_chunk.__module__ = "__main__"  # Pickled by value, because runners lack this package
+    return call_chunk
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Return the name of a function for people."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return str(name).rpartition("<locals>.")[2][:60]

@@ -1,0 +1,161 @@
+"""Threads behind an executor: they submit calls as jobs, and read the results."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from threads_cluster.client.calling.batches import Call, CallQueue
+from threads_cluster.client.calling.call_jobs import CallJob
+from threads_cluster.client.calling.options import Options
+from threads_cluster.client.calling.request_threads import RequestThreads
+from threads_cluster.errors import ClientError
+
+if TYPE_CHECKING:
+    from threads_cluster.client.api import Cluster
+
+#: Number of threads that send requests.
+_THREADS = 4
+
+
+class Dispatcher:
+    """Makes the calls of one executor. Its threads do not refer to the executor, so that it can be collected."""
+
+    def __init__(self, cluster: Cluster, options: Options) -> None:
+        self._cluster, self._options, self._watcher = cluster, options, cluster.watcher
+        self._queue = CallQueue()
+        self._open_calls: set[Future[Any]] = set()
+        self._jobs: set[CallJob] = set()
+        self._changed = threading.Condition(threading.RLock())
+        self._is_open, self._has_started, self._has_runner = True, False, options.queue
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def add(self, call: Call) -> None:
+        """Make a call. Raises RuntimeError after `close`."""
+        with self._changed:
+            if not self._is_open:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            if not self._has_started:
+                self._start()
+            self._open_calls.add(call.future)
+            self._queue.put(call)
+        call.future.add_done_callback(self._forget)
+
+    def close(self) -> None:
+        """Accept no further calls. The threads end when all calls have ended."""
+        with self._changed:
+            if self._is_open:
+                self._is_open = False
+                self._queue.close()
+                self._end_if_done()
+
+    def cancel(self) -> None:
+        """Cancel the calls that no runner has started."""
+        with self._changed:
+            calls = list(self._open_calls)
+        for future in calls:
+            future.cancel()
+
+    def abort(self) -> None:
+        """Cancel all calls, even those that are running."""
+        self.cancel()
+        with self._changed:
+            jobs = list(self._jobs)
+        for job in jobs:
+            with suppress(ClientError):
+                job.cancel()
+
+    def wait(self) -> None:
+        """Wait until all calls have ended and no request is open."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open_calls and not self._jobs)
+
+    def _forget(self, future: Future[Any]) -> None:
+        with self._changed:
+            self._open_calls.discard(future)
+            self._changed.notify_all()
+            self._end_if_done()
+
+    # -- threads -------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._has_started = True
+        self._watcher.enter()
+        self._tasks = RequestThreads(_THREADS, "cluster-executor")
+        threading.Thread(target=self._send, name="cluster-executor-sender", daemon=True).start()
+        _dispatchers.add(self)
+
+    def _end_if_done(self) -> None:
+        """End the threads if all calls have ended and no more can be added. Call this with the lock."""
+        if self._has_started and not (self._is_open or self._open_calls or self._jobs):
+            self._has_started = False
+            self._tasks.close()
+            self._watcher.leave()
+
+    def _send(self) -> None:
+        for batch in self._queue.batches():
+            job = CallJob(self._cluster, batch, self._options)
+            with self._changed:
+                self._jobs.add(job)
+            job.add_settled_callback(partial(self._run, self._settle, job))
+            self._run(self._submit, job)
+
+    def _run(self, step: Callable[[CallJob], None], job: CallJob, delay: float = 0.0) -> None:
+        """Execute one step of a job in another thread."""
+        self._tasks.add(partial(self._step, step, job), delay)
+
+    def _step(self, step: Callable[[CallJob], None], job: CallJob) -> None:
+        step(job)
+        if job.has_ended:
+            self._watcher.remove(job.job_id)
+            with self._changed:
+                self._jobs.discard(job)
+                self._changed.notify_all()
+                self._end_if_done()
+
+    def _submit(self, job: CallJob) -> None:
+        has_ended = job.submit(check_runner=not self._has_runner)
+        self._has_runner = self._has_runner or bool(job.job_id)
+        if has_ended:
+            job.read(True)
+        else:
+            self._watcher.add(job.job_id, partial(self._schedule, job))
+
+    def _settle(self, job: CallJob) -> None:
+        with suppress(ClientError):  # The job has ended, or the cluster does not answer
+            job.drop_cancelled()
+
+    def _schedule(self, job: CallJob, has_ended: bool | None) -> None:
+        """Read the results of a job: at once if it has ended, else after a pause."""
+        if has_ended is False:
+            if job.is_read_due:
+                return
+            job.is_read_due = True
+        delay = 0.0 if has_ended else job.next_read - time.monotonic()
+        self._run(partial(self._read, has_ended=has_ended), job, delay)
+
+    def _read(self, job: CallJob, has_ended: bool | None) -> None:
+        job.is_read_due = False
+        job.read(has_ended)
+
+
+_dispatchers: WeakSet[Dispatcher] = WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """Wait for the calls of executors that were not shut down, as other executors do. Ctrl-C cancels the calls."""
+    for dispatcher in list(_dispatchers):
+        dispatcher.close()
+        try:
+            dispatcher.wait()
+        except KeyboardInterrupt:
+            dispatcher.abort()

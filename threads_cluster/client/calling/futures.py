@@ -1,0 +1,63 @@
+"""Futures of calls on the cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+
+class ClusterFuture(Future[Any]):
+    """Future of one call. It is running from the time when the client sees that a runner has started the call.
+
+    `cancel` succeeds until then. A call that starts at the same moment may still run; its result is dropped.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: ID of the job of the call, or None until the job is submitted.
+        self.job_id: str | None = None
+        #: Number of the call's unit in its job.
+        self.unit = 0
+        self._changing = threading.RLock()
+        self._on_submitted: list[Callable[[ClusterFuture], object]] = []
+
+    def cancel(self) -> bool:
+        """Cancel the call if no runner has started it. Return False if it is running or has ended."""
+        with self._changing:
+            was_cancelled = self.cancelled()
+            is_cancelled = super().cancel()
+            if is_cancelled and not was_cancelled:
+                self.set_running_or_notify_cancel()  # Wakes `wait` and `as_completed`
+            return is_cancelled
+
+    def start(self) -> bool:
+        """Mark the call as running. Return False if it was cancelled or has ended."""
+        with self._changing:
+            return not self.done() and (self.running() or self.set_running_or_notify_cancel())
+
+    def finish(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set the result or the exception, unless the call was cancelled."""
+        if not self.start():
+            return
+        if error is None:
+            self.set_result(value)
+        else:
+            self.set_exception(error)
+
+    def add_submitted_callback(self, function: Callable[[ClusterFuture], object]) -> None:
+        """Call `function` with this future as soon as `job_id` is known, or now if it is."""
+        with self._changing:
+            if self.job_id is None:
+                self._on_submitted.append(function)
+                return
+        function(self)
+
+    def set_job(self, job_id: str, unit: int) -> None:
+        """Set the job of the call, and call the functions that wait for it."""
+        with self._changing:
+            self.job_id, self.unit = job_id, unit
+            waiting, self._on_submitted = self._on_submitted, []
+        for function in waiting:
+            function(self)
