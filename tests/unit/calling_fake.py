@@ -66,8 +66,8 @@ class Calling(Ran):
                 self._store(request.content)
             return super().__call__(request)
 
-    def cluster(self) -> Cluster:
-        return Cluster("http://127.0.0.1:1", "", transport=httpx.MockTransport(self))
+    def cluster(self, url: str = "http://127.0.0.1:1") -> Cluster:
+        return Cluster(url, "", transport=httpx.MockTransport(self))
 
     def end(self) -> None:
         if self._process is not None:
@@ -107,7 +107,9 @@ class Calling(Ran):
     def _items(self, parameters: dict[str, Any]) -> list[Any]:
         if "items" in parameters:
             return list(parameters["items"])
-        (data,) = (data for data in self.stored.values() if data.count(b"\n") == parameters["count"])
+        (data,) = (
+            data for data in self.stored.values() if data[:1] == b'"' and data.count(b"\n") == parameters["count"]
+        )
         return [json.loads(line) for line in data.splitlines()]
 
     def _run(self, job_id: str, number: int, item: Any, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.live import until
 from tests.unit.calling_fake import Calling
 from threads_cluster import Cluster
-from threads_cluster.client.calling import call_jobs
+from threads_cluster.client.calling import call_jobs, project
 from threads_cluster.client.calling.executor import ClusterExecutor
 from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.errors import BadArgument, CallFailed, NoRunner, RemoteTraceback
@@ -25,6 +25,12 @@ def fake() -> Iterator[Calling]:
     fake = Calling()
     yield fake
     fake.end()
+
+
+@pytest.fixture(autouse=True)
+def no_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upload no modules, because this checkout has many and the fake cluster runs calls in its folder."""
+    monkeypatch.setattr(project, "modules", dict)
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from threads_cluster.client import items
-from threads_cluster.client.calling import launching, pickling
+from threads_cluster.client.calling import pickling
 from threads_cluster.client.calling.batches import Batch, Call
 from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
 from threads_cluster.client.programs import ENDED, KIND, PAGE
-from threads_cluster.errors import CallFailed
+from threads_cluster.errors import ApiError, CallFailed
 from threads_protocol.states import TERMINAL
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _FEW = 20
 class CallJob:
     """Job whose units are the calls of a batch. Thread-safe."""
 
-    def __init__(self, cluster: Cluster, batch: Batch, options: Options) -> None:
-        self._cluster, self._options = cluster, options
+    def __init__(self, cluster: Cluster, batch: Batch, options: Options, launching: Launching) -> None:
+        self._cluster, self._options, self._launching = cluster, options, launching
         self._calls: Sequence[Call] = batch.calls
         self._left: dict[int, ClusterFuture] = {number: call.future for number, call in enumerate(batch.calls)}
         #: Number of calls that have neither ended nor been cancelled.
@@ -75,14 +76,19 @@ class CallJob:
 
     def _submit(self, check_runner: bool) -> bool:
         first = self._calls[0]
-        program = self._options.program(launching.command(self._cluster, self._options))
         if check_runner:
-            self._cluster.programs.require_runner(program)
-        parameters = {**program.parameters(), "persistent": True, "input": first.function, **self._items()}
+            self._launching.require_runner()
+        calls = {"input": first.function, **self._items()}
         choices = self._options.choices(first.name, len(self._calls))
         if first.after_any:
             choices["after_any"] = list(first.after_any)
-        answer = self._cluster.submit(KIND, parameters, **choices)
+        try:
+            answer = self._cluster.submit(KIND, self._launching.parameters() | calls, **choices)
+        except ApiError as error:
+            if error.field != "parameters.files":
+                raise
+            self._launching.forget_upload()
+            answer = self._cluster.submit(KIND, self._launching.parameters() | calls, **choices)
         self.job_id = answer["job_id"]
         for number, call in enumerate(self._calls):
             call.future.set_job(self.job_id, number)

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from threads_cluster.client.calling.batches import Call, CallQueue
 from threads_cluster.client.calling.call_jobs import CallJob
+from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
 from threads_cluster.client.calling.request_threads import RequestThreads
 from threads_cluster.errors import ClientError
@@ -30,6 +31,7 @@ class Dispatcher:
 
     def __init__(self, cluster: Cluster, options: Options) -> None:
         self._cluster, self._options, self._watcher = cluster, options, cluster.watcher
+        self._launching = Launching(cluster, options)
         self._queue = CallQueue()
         self._open_calls: set[Future[Any]] = set()
         self._jobs: set[CallJob] = set()
@@ -102,7 +104,7 @@ class Dispatcher:
 
     def _send(self) -> None:
         for batch in self._queue.batches():
-            job = CallJob(self._cluster, batch, self._options)
+            job = CallJob(self._cluster, batch, self._options, self._launching)
             with self._changed:
                 self._jobs.add(job)
             job.add_settled_callback(partial(self._run, self._settle, job))
