@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
+    from threads_cluster.client.async_api import AsyncCluster
     from threads_cluster.client.calling.executor import ClusterExecutor
     from threads_cluster.client.checkouts import NotRunning
     from threads_cluster.client.dask_clients import NotReached
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiError",
+    "AsyncCluster",
     "BadArgument",
     "BrokenOff",
     "CallFailed",
@@ -70,6 +72,7 @@ __all__ = [
 
 #: Modules of the public names that are not errors.
 _MODULES = {
+    "AsyncCluster": "client.async_api",
     "Cluster": "client.api",
     "ClusterExecutor": "client.calling.executor",
     "ClusterClient": "compat.cluster_client",

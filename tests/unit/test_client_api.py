@@ -40,6 +40,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(connection, "time", clock)
+    monkeypatch.setattr(connection, "sleep", clock.sleep)
     return clock
 
 
@@ -231,6 +232,7 @@ def test_waiting_with_a_timeout_ends_in_timed_out(
         return job("running")
 
     monkeypatch.setattr(api, "time", clock)
+    monkeypatch.setattr(api, "sleep", clock.sleep)
     fake.on("GET", "/api/jobs/j1", slow)
     with pytest.raises(errors.TimedOut, match="is running after 40 seconds"):
         cluster.wait("j1", timeout=40)

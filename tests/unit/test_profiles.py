@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -289,7 +288,7 @@ def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
                 settled(bench, profile_id)
             lead(bench)
 
-        monkeypatch.setattr(resource, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+        monkeypatch.setattr(resource, "sleep", pause)
 
     return begin_to_bring
 
@@ -326,7 +325,7 @@ def test_ctrl_c_while_a_profile_is_collected_says_how_to_go_on(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(resource, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupt))
+    monkeypatch.setattr(resource, "sleep", interrupt)
     code, out, err = run(command, "night")
     assert (code, out) == (130, "") and "cluster profile status night" in err
     assert bench.client.profiles.get("night")["state"] == "collecting"

@@ -30,9 +30,10 @@ import httpx
 
 from threads_cluster import settings
 from threads_cluster.client import answers, bodies, contexts, logins, progress_bars
-from threads_cluster.client.connection import Connection, Patience, shown_address
+from threads_cluster.client.connection import Connection, Patience, open_transport, shown_address
 from threads_cluster.client.interrupts import CancelOnInterrupt
 from threads_cluster.client.resource import pages, quoted
+from threads_cluster.client.suspension import sleep
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
@@ -68,15 +69,19 @@ _LEAST_STEP = 0.1
 
 
 class Cluster:
-    """Connection to a cluster. Use it as a context manager, and only from one thread.
+    """Connection to a cluster. Use it as a context manager, from any number of threads.
 
         with Cluster() as cluster:
             print(cluster.run(["echo", "hello"]).stdout)
 
+    A process that was forked can use the clusters of its parent process: it opens new connections.
     If the cluster has never responded, a call fails at once. After the first response, failing calls are retried for
     `patience` seconds, or `wait_patience` seconds while waiting for a job, so that callers do not notice a
     coordinator's restart.
     """
+
+    #: Function that opens the transport of the connection.
+    _open_transport = staticmethod(open_transport)
 
     def __init__(
         self,
@@ -100,7 +105,8 @@ class Cluster:
         chosen = contexts.choose(stated, url, context)
         known = replace(chosen, url=shown_address(chosen.url))
         kept = logins.credential_for(known, stated) if token is None else logins.given(token)
-        self.connection = Connection(chosen, kept, timeout, transport)
+        transports = self._open_transport if transport is None else lambda _trusted: transport
+        self.connection = Connection(chosen, kept, timeout, transports)
         self.url = self.connection.url
         self.patience = patience
         self.wait_patience = wait_patience
@@ -178,7 +184,7 @@ class Cluster:
 
         return Models(self.connection, self)
 
-    def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
+    def dask(self, /, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
         """Return a context manager that starts Dask workers in the cluster and provides a Dask client.
 
         Deletes the workers after the block. With `name`, uses the running workers of that service, and keeps them.
@@ -196,11 +202,11 @@ class Cluster:
 
         return Data(self.connection, self)
 
-    def deploy(self, model_name: str, **how: Any) -> Json:
+    def deploy(self, /, model_name: str, **how: Any) -> Json:
         """Serve a model, and return `{deployment_id, status}`. `services.deploy` describes the arguments."""
         return self.services.deploy(model_name, **how)
 
-    def infer(self, deployment_id: str, prompt: str, **how: Any) -> Json:
+    def infer(self, /, deployment_id: str, prompt: str, **how: Any) -> Json:
         """Let a model continue a text, and return `{text, usage, deployment_id}`. See `services.infer` for the
         arguments.
         """
@@ -225,6 +231,7 @@ class Cluster:
 
     def submit(
         self,
+        /,
         kind: str,
         parameters: Mapping[str, Any] | None = None,
         *,
@@ -284,6 +291,7 @@ class Cluster:
     @overload
     def run(
         self,
+        /,
         kind: str,
         parameters: Mapping[str, Any] | None = None,
         *,
@@ -295,6 +303,7 @@ class Cluster:
     @overload
     def run(
         self,
+        /,
         kind: Sequence[str],
         *,
         files: str | Path | None = None,
@@ -305,6 +314,7 @@ class Cluster:
 
     def run(
         self,
+        /,
         kind: str | Sequence[str],
         parameters: Mapping[str, Any] | None = None,
         *,
@@ -362,6 +372,7 @@ class Cluster:
 
     def map(
         self,
+        /,
         function: str | Callable[..., Any],
         values: Iterable[Any],
         *,
@@ -383,7 +394,7 @@ class Cluster:
 
         return Watcher(self)
 
-    def executor(self, **options: Any) -> ClusterExecutor:
+    def executor(self, /, **options: Any) -> ClusterExecutor:
         """Return an executor of `concurrent.futures` that calls Python functions on runners.
 
         Lambdas, closures and functions of scripts and notebooks can be called. `options` are the fields of
@@ -455,7 +466,7 @@ class Cluster:
                 return
             if left <= 0:
                 raise TimedOut(f"job {job_id} is {job['state']} after {timeout:g} seconds; the job continues")
-            time.sleep(max(0.0, min(left, began + _LEAST_STEP - time.monotonic())))
+            sleep(max(0.0, min(left, began + _LEAST_STEP - time.monotonic())))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
         """Wait until a job has finished in any state, and return it. Raises TimedOut after `timeout` seconds."""
@@ -674,7 +685,7 @@ class Cluster:
         """
         return self._get("audit", after=after, limit=limit, shape=shapes.audit.AuditPart)
 
-    def ask(self, job_id: str, question: str, **choice: Any) -> Json:
+    def ask(self, /, job_id: str, question: str, **choice: Any) -> Json:
         """Ask a worker a question about a job, such as the `trace` of a thread job, and return the answer."""
         answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:

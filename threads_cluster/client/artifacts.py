@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,8 +47,8 @@ class Artifacts:
     def __init__(self, connection: Connection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
-        #: File lists of recently used artifacts, keyed by artifact ID and path.
-        self._known: dict[str, dict[str, Entry]] = {}
+        #: Files of recently used artifacts by their paths.
+        self._known_entries = lru_cache(_KNOWN)(self._entries_by_path)
 
     def put(
         self, path: str | Path, *, name: str | None = None, exclude: Sequence[str] = (), progress: Progress = _silent
@@ -126,11 +127,7 @@ class Artifacts:
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:
         """Return the entry for a file of an artifact, or None if the artifact does not contain the file."""
-        if artifact_id not in self._known:
-            if len(self._known) >= _KNOWN:
-                self._known.pop(next(iter(self._known)))
-            self._known[artifact_id] = {each.path: each for each in self._entries(artifact_id) if each.is_file}
-        return self._known[artifact_id].get(path)
+        return self._known_entries(artifact_id).get(path)
 
     def part(self, sha: str, first: int, length: int) -> bytes:
         """Return up to `length` bytes of a file, starting at the offset `first`."""
@@ -209,6 +206,9 @@ class Artifacts:
         return self._ask("POST", "/api/artifacts", artifact_answers.Committed, octets=tree.manifest, **more)
 
     # -- download ------------------------------------------------------------------------------------------------------
+
+    def _entries_by_path(self, artifact_id: str) -> dict[str, Entry]:
+        return {each.path: each for each in self._entries(artifact_id) if each.is_file}
 
     def _entries(self, artifact_id: str) -> Sequence[Entry]:
         path = f"/api/artifacts/{quoted(artifact_id)}/manifest"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import ssl
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,6 +21,7 @@ import httpx
 from threads_cluster.client import answers, bodies
 from threads_cluster.client.contexts import Context
 from threads_cluster.client.logins import STARTING, Credential, is_local, is_starting
+from threads_cluster.client.suspension import sleep
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
@@ -45,6 +48,8 @@ _QUIET_SECONDS = 60.0
 _OCTETS = "application/octet-stream"
 #: Maximum number of URLs in the cache.
 _ADDRESSES = 64
+#: Each thread that waits for a job uses a connection, so that only idle connections are limited.
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=32)
 #: Errors of a transfer after which the client tries again.
 _BROKEN = (httpx.TransportError, ApiError)
 #: Status codes for which a cluster always sends problem details. A response without them is from another server.
@@ -82,15 +87,29 @@ class Patience:
         pause = max(pause, self._pause * random.uniform(0.5, 1.0))
         if now + pause - self._since > self.seconds:
             raise error
-        time.sleep(pause)
+        sleep(pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
 
+def open_transport(trusted: ssl.SSLContext) -> httpx.BaseTransport:
+    """Return a transport for the requests of any number of threads."""
+    # trust_env is off, so that a proxy from the environment does not receive calls to this machine.
+    return httpx.HTTPTransport(verify=trusted, trust_env=False, limits=LIMITS)
+
+
 class Connection:
-    """Connection to one cluster, for one thread at a time. Raises Misconfigured for an invalid address or token."""
+    """Connection to one cluster. Safe for threads; a process that was forked opens new sockets.
+
+    `transports` opens a transport, and opens another one after a fork. Raises Misconfigured for an invalid address or
+    token.
+    """
 
     def __init__(
-        self, cluster: Context, credential: Credential, timeout: float, transport: httpx.BaseTransport | None = None
+        self,
+        cluster: Context,
+        credential: Credential,
+        timeout: float,
+        transports: Callable[[ssl.SSLContext], httpx.BaseTransport] = open_transport,
     ) -> None:
         stated = address(cluster.url)
         self._credential = credential
@@ -118,12 +137,22 @@ class Connection:
         }
         if credential.token:
             headers["Authorization"] = f"Bearer {sendable(credential)}"
-        # trust_env is off, so that a proxy from the environment does not receive calls to this machine.
-        self._transport = transport or httpx.HTTPTransport(verify=trust(cluster), trust_env=False)
+        self._trusted, self._transports = trust(cluster), transports
+        self._transport = transports(self._trusted)
         self.http = httpx.Client(base_url=stated, headers=headers, transport=self._transport, trust_env=False)
         self._headers = dict(self.http.headers)
         self.has_user = bool(stated.userinfo)
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
+        _connections.add(self)
+
+    def reopen(self) -> None:
+        """Replace the sockets in a forked process, because the parent process continues to use them."""
+        if not self.http.is_closed:
+            self._transport = self._transports(self._trusted)
+            old = self.http
+            self.http = httpx.Client(
+                base_url=old.base_url, headers=old.headers, transport=self._transport, trust_env=False
+            )
 
     def ask(self, method: str, path: str, shape: Any = None, *, patience: float, **how: Any) -> Any:
         """Send a request and return the JSON response, or None for an empty body.
@@ -232,7 +261,7 @@ class Connection:
             if not kind.startswith("text/event-stream"):
                 raise UnexpectedAnswer(self.url, f"the response is not an event stream but {kind or 'without a type'}")
             self.answered = True
-            yield bodies.unpacked(answer)
+            yield _of_this_process(bodies.unpacked(answer))
 
     @contextmanager
     def download(self, path: str, start: int = 0) -> Iterator[Iterator[bytes]]:
@@ -246,7 +275,7 @@ class Connection:
                 self._read_problem(answer, bodies.read(answer, self.timeout))
                 raise UnexpectedAnswer(self.url, f"the server returned {status_line(answer)} for a range of a file")
             self.answered = True
-            yield bodies.unpacked(answer)
+            yield _of_this_process(bodies.unpacked(answer))
 
     @contextmanager
     def _open(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
@@ -301,11 +330,12 @@ class Connection:
     def _address(self, path: str, params: Mapping[str, Any] | None) -> httpx.URL:
         """Return the complete URL for a path and a query. Recent URLs are cached, because building a URL is slow."""
         known = path, str(params)
-        if known not in self._addresses:
+        url = self._addresses.get(known)
+        if url is None:
             if len(self._addresses) >= _ADDRESSES:
                 self._addresses.clear()
-            self._addresses[known] = self.http.build_request("GET", path, params=params).url
-        return self._addresses[known]
+            url = self._addresses[known] = self.http.build_request("GET", path, params=params).url
+        return url
 
     def endure(self, error: httpx.TransportError | ApiError, enduring: Patience) -> None:
         """Sleep before the next attempt, or raise the error for the caller."""
@@ -357,6 +387,28 @@ class Connection:
         after = answer.headers.get("Retry-After", "")
         seconds = float(after) if re.fullmatch("[0-9]{1,9}", after) else 0.0
         raise ApiError(answer.status_code, details or {"title": status_line(answer)}, seconds)
+
+
+#: Open connections of this process.
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _reopen_all() -> None:
+    for connection in _connections:
+        connection.reopen()
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork
+    os.register_at_fork(after_in_child=_reopen_all)
+
+
+def _of_this_process(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a response. After a fork, raises ReadError in the child, so that it opens its own stream."""
+    process = os.getpid()
+    for chunk in chunks:
+        yield chunk
+        if os.getpid() != process:
+            raise httpx.ReadError("the process was forked")
 
 
 def address(url: str) -> httpx.URL:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from threads_cluster.client.suspension import is_suspendable
 from threads_cluster.errors import ClientError
 
 
@@ -62,6 +63,6 @@ def _print(line: str) -> None:
 
 
 def _is_usable() -> bool:
-    """Return True unless the program handles interrupts by itself, or this thread cannot set a handler."""
-    is_main = threading.current_thread() is threading.main_thread()
+    """Return True unless the program or asyncio handles interrupts, or this thread cannot set a handler."""
+    is_main = threading.current_thread() is threading.main_thread() and not is_suspendable()
     return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler and is_interactive()

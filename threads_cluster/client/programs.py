@@ -185,6 +185,7 @@ class Programs:
 
     def submit(
         self,
+        /,
         program: Program,
         *,
         files: str | Path | None = None,
@@ -294,6 +295,7 @@ class Programs:
 
     def map(
         self,
+        /,
         function: str | Callable[..., Any],
         values: Iterable[Any],
         *,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from urllib import parse
 
+from threads_cluster.client.suspension import sleep
 from threads_cluster.errors import BadArgument, TimedOut, UnexpectedAnswer
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def polled(
         pause = max(STEP_SECONDS, _REST * (time.monotonic() - began))
         if until is not None and time.monotonic() + pause > until:
             raise TimedOut(f"{what} is {row['state']} after {timeout:g} seconds; it continues to run")
-        time.sleep(pause)
+        sleep(pause)
 
 
 def quoted(name: str, what: str = "id") -> str:

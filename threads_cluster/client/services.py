@@ -30,6 +30,7 @@ class Services(Resource):
 
     def serve(
         self,
+        /,
         name: str,
         engine: str = "",
         *,
@@ -98,7 +99,7 @@ class Services(Resource):
         """Return a browser link to the page of a service, such as Dask's dashboard, as `{url, seconds}`."""
         return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
-    def deploy(self, model_name: str, *, download: bool = False, **how: Any) -> Json:
+    def deploy(self, /, model_name: str, *, download: bool = False, **how: Any) -> Json:
         """Serve a model, and return `{deployment_id, status}`. The API describes the arguments: POST
         /api/llm/models/deploy.
 
@@ -112,7 +113,7 @@ class Services(Resource):
         answer: Json = self._connection.ask("POST", path, service_answers.Deployed, body=body, patience=0)
         return answer
 
-    def infer(self, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
+    def infer(self, /, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
         """Let a model continue a text, and return `{text, usage, deployment_id}`.
 
         `how`: `max_tokens`, `temperature`, `stop_sequences`.
