@@ -115,7 +115,8 @@ class Ledger:
     def beside_replicas(self) -> Offer:
         """Return the resources that programs could use if no other program were running.
 
-        `replicas` is the number of replicas that can be added. `works_for` is the only tenant whose jobs can start now.
+        `replicas` is the number of replicas that can be added, and `replica_jobs` the jobs of those that are running.
+        `works_for` is the only tenant whose jobs can start now.
         """
         with self._lock:
             replicas = [entry for entry in self._entries.values() if entry.is_endless]
@@ -124,7 +125,9 @@ class Ledger:
                 *self._compute_remaining(replicas), [gpu for gpu in self.resources.gpus if gpu.uuid not in taken]
             )
             more = self.resources.replicas - len(replicas)
-            return {**row, "tenant": self._tenant(replicas), "replicas": more, "works_for": self._tenant()}
+            jobs = sorted(entry.job for entry in replicas)
+            tenants = {"tenant": self._tenant(replicas), "works_for": self._tenant()}
+            return {**row, **tenants, "replicas": more, "replica_jobs": jobs}
 
     def _offer(self, cpus: float, memory: int, gpus: Sequence[Gpu]) -> Offer:
         own = self.resources

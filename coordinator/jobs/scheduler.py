@@ -17,8 +17,8 @@ from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Plan, Priority,
 _NOTHING: Requirements = {}
 #: Reason why a runner accepts no job of a tenant.
 _ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
-#: Advice on adding runners.
-_MORE_RUNNERS = "add a machine with: ./deploy-cluster.sh invite"
+#: Number of digits of a job ID in a reason.
+_SHORT_ID = 8
 #: Estimated CPU seconds up to which a job counts as small and takes the fast path.
 SMALL_SECONDS = 0.05
 
@@ -55,6 +55,13 @@ class Fleet:
     #: `tenant` is the only tenant whose jobs can run on the runner.
     #: `works_for` is the only tenant whose jobs can start now. `replicas` is the number of replicas that can be added.
     beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
+    #: Number of slots of each live runner, and of its free slots, by name.
+    slots: Mapping[str, int] = field(default_factory=dict)
+    free_slots: Mapping[str, int] = field(default_factory=dict)
+    #: Job for which a runner is reserved, by the runner's name.
+    reserved: Mapping[str, str] = field(default_factory=dict)
+    #: Name and tenant of each service that has a replica on a runner, by the runner's name.
+    services: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     #: Versions of the kinds that live workers compute, one mapping per worker, by device; empty if unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
     #: Device of each live worker that is compiling kernels, and the kinds of these kernels, by worker name.
@@ -256,7 +263,7 @@ def waiting_because(
             return why
         return f"{_explain_versions(kind, version, able)}; the job continues when a worker with that version is alive"
     if place.before is None:
-        return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
+        return _explain_leased_out(queue, fleet, place, max_running, needed, state == "queued" or left > 0)
     return _explain_turn(queue, kind, place, place.before, fleet, needed)
 
 
@@ -310,7 +317,7 @@ def _explain_no_capacity(queue: str, kind: str, needed: Requirements, fleet: Fle
     """Explain why no runner has capacity for a program, or return None if a runner may have capacity."""
     if why := _explain_unfit(queue, needed, fleet) or _explain_services(kind, needed, fleet, place):
         return why
-    return _explain_reservation(place) if place.kept else _explain_other_tenant(needed, fleet, place)
+    return _explain_reservation(place, fleet) if place.kept else _explain_other_tenant(needed, fleet, place)
 
 
 def _explain_not_queued(state: str, place: QueuePosition) -> str | None:
@@ -347,8 +354,8 @@ def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None
     if closest is None or not closest[1]:
         return None
     name, short = closest
-    what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
-    return f"no runner has {what}; {name} comes closest, with {has}"
+    what, has = (" and ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
+    return f"no runner has {what}; {name} has {has}"
 
 
 def _explain_resting(needed: Requirements, fleet: Fleet) -> str | None:
@@ -357,7 +364,7 @@ def _explain_resting(needed: Requirements, fleet: Fleet) -> str | None:
         return None
     for name, (offer, why) in sorted(fleet.resting.items()):
         if not requirements.shortfalls(needed, offer):
-            has = f"has {_join_words(needed)}, but " if needed else ""
+            has = f"has {requirements.describe(needed)}, but " if needed else ""
             return f"{name} {has}accepts no work: {why}"
     return None
 
@@ -370,22 +377,34 @@ def _find_fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]
 
 def _explain_services(kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
     """Explain which services leave no capacity for a job, or return None if a runner has capacity."""
-    reasons = [_explain_conflict(kind, needed, name, offer, place) for name, offer in _find_fitting(needed, fleet)]
-    if not reasons or "" in reasons:
-        return None
-    return f"{reasons[0]}; wait until a service there stops, or {_MORE_RUNNERS}"
+    reasons = [
+        _explain_conflict(kind, needed, name, offer, fleet, place) for name, offer in _find_fitting(needed, fleet)
+    ]
+    return reasons[0] if reasons and "" not in reasons else None
 
 
-def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, place: QueuePosition) -> str:
+def _explain_conflict(
+    kind: str, needed: Requirements, name: str, offer: Offer, fleet: Fleet, place: QueuePosition
+) -> str:
     """Explain why a job does not fit on a runner next to its replicas, or return an empty string if it fits."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
-        return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
+        return f"starts when a service of another tenant stops on {name}; {_ONE_TENANT}"
     if kind in registry.endless_kinds() and not offer.get("replicas", 1):
-        return f"{name} cannot run another replica; with RUNNER_UIDS, each replica needs its own user"
+        return f"{_await_service(name, fleet, place)}; with RUNNER_UIDS, each replica needs its own user"
     if short := requirements.shortfalls(needed, offer):
-        what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
-        return f"the job needs {what}, but the services on {name} leave {has}"
+        what, has = (" and ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
+        return f"{_await_service(name, fleet, place)}; the job needs {what}, and {has} is left"
     return ""
+
+
+def _await_service(runner: str, fleet: Fleet, place: QueuePosition) -> str:
+    """Return which service must stop on a runner. Services of other tenants are not named."""
+    services = fleet.services.get(runner, ())
+    names = sorted({name for name, tenant in services if not place.tenant or tenant == place.tenant})
+    if len(services) == len(names) == 1:
+        return f"starts when service {names[0]} stops on {runner}"
+    listed = f" ({', '.join(names)})" if names else ""
+    return f"starts when a service stops on {runner}{listed}"
 
 
 def _explain_other_tenant(needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
@@ -395,18 +414,15 @@ def _explain_other_tenant(needed: Requirements, fleet: Fleet, place: QueuePositi
     return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
 
 
-def _explain_reservation(place: QueuePosition) -> str:
-    """Describe which runner is reserved for a job, and how many leases must end first."""
+def _explain_reservation(place: QueuePosition, fleet: Fleet) -> str:
+    """Describe what must end on the runner that is reserved for a job."""
+    runner = place.kept
     if not place.kept_leases:
-        return f"{place.kept} is reserved for the job, which is next there"
-    ends = "1 lease must end" if place.kept_leases == 1 else f"{place.kept_leases} leases must end"
-    return f"{place.kept} is reserved for the job; {ends} first"
-
-
-def _join_words(needed: Requirements) -> str:
-    return ", ".join(
-        f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in needed.items()
-    )
+        return f"starts next on {runner}, which is reserved for it"
+    if fleet.services.get(runner) and fleet.free_slots.get(runner, 0) >= fleet.slots.get(runner, 1):
+        return _await_service(runner, fleet, place)
+    ends = "a program ends" if place.kept_leases == 1 else f"{place.kept_leases} programs end"
+    return f"starts when {ends} on {runner}, which is reserved for it"
 
 
 def _explain_backlog(place: QueuePosition, before: int) -> str:
@@ -428,7 +444,7 @@ def _explain_daily_cap(spent: ReachedCap, tenant: str, kind: str) -> str:
 
 
 def _explain_leased_out(
-    queue: str, kind: str, place: QueuePosition, max_running: int, needed: Requirements, units_wait: bool
+    queue: str, fleet: Fleet, place: QueuePosition, max_running: int, needed: Requirements, units_wait: bool
 ) -> str:
     """Explain why a job without a worker is not in its queue."""
     if 0 < max_running <= place.leases:
@@ -437,8 +453,7 @@ def _explain_leased_out(
     if not units_wait:
         retries = Device.RUNNER in devices_of(queue) and not place.leases
         return "failed units wait for their next attempt" if retries else "its last leases are being computed"
-    able = f"runner with {_join_words(needed)}" if needed else f"worker with {kind}"
-    return f"every {able} is busy{_advise_capacity(queue, kind, needed)}"
+    return _explain_busy(queue, needed, fleet)
 
 
 def _explain_compilation(queue: str, kind: str, fleet: Fleet) -> str | None:
@@ -468,12 +483,25 @@ def _describe_position(before: int, where: str, whose: str = "") -> str:
     return f"{before} {jobs}{whose} {are} ahead in {where}"
 
 
-def _advise_capacity(queue: str, kind: str, needed: Requirements) -> str:
-    """Return advice on adding capacity for programs. More slots do not help replicas and jobs with requirements."""
-    if Device.RUNNER not in devices_of(queue):
-        return ""
-    slots = "" if needed or kind in registry.endless_kinds() else "increase RUNNER_SLOTS of a runner, or "
-    return f"; {slots}{_MORE_RUNNERS}"
+def _explain_busy(queue: str, needed: Requirements, fleet: Fleet) -> str:
+    """Name what the next job of a queue waits for: a reservation, a free worker, or free resources of a runner."""
+    devices = devices_of(queue)
+    if Device.RUNNER not in devices:
+        if _count(fleet.idle, devices):
+            return "starts in a moment on an idle worker"
+        return f"starts when a worker of the queue {queue} is free"
+    runners = [name for name, _ in _find_fitting(needed, fleet)]
+    free = [name for name in runners if fleet.free_slots.get(name)]
+    for name in free:
+        if name not in fleet.reserved:
+            return (
+                f"starts when {name} has {requirements.describe(needed)} free" if needed else f"starts next on {name}"
+            )
+    for name in free or runners:
+        if name in fleet.reserved:
+            return f"{name} is reserved for job {fleet.reserved[name][:_SHORT_ID]}"
+    where = runners[0] if len(runners) == 1 else f"one of {len(runners)} runners" if runners else "a runner"
+    return f"starts when a program ends on {where}"
 
 
 def _explain_turn(queue: str, kind: str, place: QueuePosition, before: int, fleet: Fleet, needed: Requirements) -> str:
@@ -499,4 +527,4 @@ def _explain_turn(queue: str, kind: str, place: QueuePosition, before: int, flee
     mine = devices_of(queue)
     if 0 < _count(fleet.workers, mine) == _count(fleet.starting, mine):
         return f"no worker is ready yet, but some are starting; {turn}"
-    return f"every worker is busy; {turn}{_advise_capacity(queue, kind, needed)}"
+    return _explain_busy(queue, needed, fleet)

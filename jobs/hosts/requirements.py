@@ -26,7 +26,7 @@ Offer = Mapping[str, Any]
 class Shortfall:
     """Requirement of a job that a runner does not meet."""
 
-    #: The requirement and its value, such as "gpus 4".
+    #: The requirement in words, such as "4 GPUs".
     needed: str
     has: str
     #: Fraction of the requirement that the runner meets, from 0 to 1.
@@ -55,6 +55,32 @@ def shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
     ]
 
 
+def describe(requirements: Requirements) -> str:
+    """Return requirements in words, such as "2 GPUs and label ssd"."""
+    words = [_describe_gpus(requirements)] if gpus_needed(requirements) else []
+    words += [_describe_amount(name, requirements[name]) for name in ("cpus", "memory_mib") if name in requirements]
+    words += [f"host {requirements['host']}"] if "host" in requirements else []
+    words += [_describe_labels(requirements["labels"])] if requirements.get("labels") else []
+    return " and ".join(words)
+
+
+def _describe_gpus(requirements: Requirements) -> str:
+    needed = gpus_needed(requirements)
+    memory, capability = (requirements.get(name) for name in _SORT)
+    sort = [f"{memory} MiB"] if memory else []
+    sort += [f"compute capability {capability}"] if capability else []
+    return f"{needed} GPU{'' if needed == 1 else 's'}{' with ' if sort else ''}{' and '.join(sort)}"
+
+
+def _describe_amount(name: str, amount: float) -> str:
+    unit = "MiB of memory" if name == "memory_mib" else "CPU" if amount == 1 else "CPUs"
+    return f"{amount:.15g} {unit}"
+
+
+def _describe_labels(labels: Sequence[str]) -> str:
+    return f"label{'' if len(labels) == 1 else 's'} {', '.join(labels)}"
+
+
 def nearest(requirements: Requirements, offers: Iterable[tuple[str, Offer]]) -> tuple[str, Sequence[Shortfall]] | None:
     """Return the name of the runner that misses the fewest requirements, and its shortfalls.
 
@@ -81,9 +107,7 @@ def _gpu_shortfalls(requirements: Requirements, gpus: Sequence[Mapping[str, Any]
     fit = sum(gpu["memory_mib"] >= memory and capability(gpu["compute_capability"]) >= least for gpu in gpus)
     if fit >= needed:
         return []
-    sort = [f"{name} {requirements[name]}" for name in _SORT if name in requirements]
-    what = f"gpus {needed} with {' and '.join(sort)}" if sort else f"gpus {needed}"
-    return [Shortfall(what, str(fit), fit / needed)]
+    return [Shortfall(_describe_gpus(requirements), str(fit), fit / needed)]
 
 
 def _amount_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
@@ -92,7 +116,7 @@ def _amount_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfa
     for name in ("cpus", "memory_mib"):
         needed, has = requirements.get(name, 0), offer.get(name, 0)
         if has < needed:
-            short.append(Shortfall(f"{name} {needed:.15g}", f"{has:.15g}", max(has, 0) / needed))
+            short.append(Shortfall(_describe_amount(name, needed), f"{has:.15g}", max(has, 0) / needed))
     return short
 
 
@@ -104,5 +128,5 @@ def _name_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall
         short.append(Shortfall(f"host {host}", f"host {own}" if own else "none"))
     missing = sorted(set(requirements.get("labels", ())) - set(offer.get("labels", ())))
     if missing:
-        short.append(Shortfall(f"labels {', '.join(missing)}", ", ".join(sorted(offer.get("labels", ()))) or "none"))
+        short.append(Shortfall(_describe_labels(missing), ", ".join(sorted(offer.get("labels", ()))) or "none"))
     return short

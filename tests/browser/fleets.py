@@ -306,7 +306,7 @@ def busy() -> Fleet:
             "77e6d5c4b3a29180",
             "queued",
             age=30,
-            waiting_because="every worker is busy; the job is next in the queue any.normal",
+            waiting_because="starts when a worker of the queue any.normal is free",
         ),
         job("1f2e3d4c5b6a7988", "done", age=500, progress=1.0),
         job(

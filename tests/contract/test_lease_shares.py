@@ -164,7 +164,7 @@ KINDS = (
     "paused",
     "higher priority",
     "used less",
-    "every worker is busy",
+    "starts when",
     "last leases",
     "ahead in",
 )

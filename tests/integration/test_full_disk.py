@@ -98,7 +98,7 @@ def test_a_runner_whose_disk_is_full_is_named_with_its_reason_until_a_cancel_fre
     def reason() -> str:
         return str(cluster.live.job(waits)["waiting_because"])
 
-    until(lambda: reason().startswith("runner-0 has labels ssd, but accepts no work: the disk is full: "))
+    until(lambda: reason().startswith("runner-0 has label ssd, but accepts no work: the disk is full: "))
     assert cluster.live.post(f"/api/jobs/{large}/cancel").status_code == 200
     assert cluster.ended(waits)["state"] == "done"
     assert used_mib(cluster.disk) == 0

@@ -175,7 +175,7 @@ def test_a_job_that_no_runner_fits_holds_up_nobody(programs: Live) -> None:
     job = command(programs, ["true"], requirements={"gpus": 64}, priority="high")
     assert programs.result(command(programs, ["true"], count=100), 240)["units"] == 100
     row = programs.job(job)
-    assert row["state"] == "queued" and "gpus 64" in row["waiting_because"]
+    assert row["state"] == "queued" and "64 GPUs" in row["waiting_because"]
     assert programs.post(f"/api/jobs/{job}/cancel").status_code == 200
 
 
@@ -188,7 +188,7 @@ def test_a_program_that_needs_the_whole_runner_starts_among_an_endless_flow_of_s
 
     def is_kept() -> bool:
         """Both are said, until it starts: of either one is enough at a time."""
-        if "runner-0 is reserved for the job" in (programs.job(large)["waiting_because"] or ""):
+        if "runner-0, which is reserved for it" in (programs.job(large)["waiting_because"] or ""):
             seen.add("of the job")
         if programs.get("/api/workers")["workers"][0].get("reserved_for") == large:
             seen.add("of the runner")

@@ -156,9 +156,14 @@ def test_services_and_programs_together_take_no_more_memory_than_there_is(alice:
     alice.ready("large")
     alice.done(alice.submit("true", memory_mib=400))
     waits = alice.submit("true", memory_mib=500)
-    until(lambda: "the job needs memory_mib 500, but the services on runner-0 leave 400" in alice.reason(waits))
+    until(
+        lambda: (
+            alice.reason(waits)
+            == "starts when service large stops on runner-0; the job needs 500 MiB of memory, and 400 is left"
+        )
+    )
     alice.serve("larger", memory_mib=401)
-    until(lambda: "needs memory_mib 401, but the services on runner-0 leave 400" in alice.why_waiting("larger"))
+    until(lambda: "starts when service large stops on runner-0; the job needs 401 MiB" in alice.why_waiting("larger"))
     alice.end_service("large")
     alice.ready("larger")
     alice.done(waits)
@@ -170,7 +175,7 @@ def test_no_runner_is_kept_for_a_job_that_waits_for_a_service_of_another_tenant(
     alice.serve("lasting")
     alice.ready("lasting")
     waits = bob.submit("true")
-    until(lambda: "runner-0 runs a service of another tenant, and without RUNNER_UIDS" in bob.reason(waits))
+    until(lambda: "starts when a service of another tenant stops on runner-0; without RUNNER_UIDS" in bob.reason(waits))
     began = time.monotonic()
     while time.monotonic() - began < 4 * RESERVE_SECONDS:
         alice.done(alice.submit("true"))
@@ -184,7 +189,7 @@ def test_a_job_says_that_the_runner_works_for_another_tenant_and_gets_its_turn(a
     until(lambda: alice.job(long)["state"] == "running")
     waits = bob.submit("true")
     until(lambda: "runner-0 runs programs of another tenant" in bob.reason(waits))
-    until(lambda: bob.reason(waits) == "runner-0 is reserved for the job; 1 lease must end first")
+    until(lambda: bob.reason(waits) == "starts when a program ends on runner-0, which is reserved for it")
     alice.cancel(long)
     bob.done(waits)
 
@@ -197,7 +202,7 @@ def test_a_job_that_waits_for_memory_can_be_cancelled_while_the_runner_is_kept_f
     long = alice.submit("sleep 600", memory_mib=400)
     until(lambda: alice.job(long)["state"] == "running")
     waits = alice.submit("true", memory_mib=700)
-    until(lambda: alice.reason(waits) == "runner-0 is reserved for the job; 1 lease must end first")
+    until(lambda: alice.reason(waits) == "starts when a program ends on runner-0, which is reserved for it")
     alice.cancel(waits)
     until(lambda: "reserved_for" not in worker(live))
     alice.cancel(long)
@@ -217,7 +222,7 @@ def test_a_runner_that_is_killed_has_its_services_and_programs_again(tmp_path: P
         for job in waits:
             alice.done(job)
         too_much = alice.submit("true", memory_mib=501)
-        until(lambda: "needs memory_mib 501, but the services on runner-0 leave 500" in alice.reason(too_much))
+        until(lambda: "starts when service kept stops on runner-0; the job needs 501 MiB" in alice.reason(too_much))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="users need root")
@@ -228,7 +233,7 @@ def test_with_users_for_replicas_a_runner_works_for_several_tenants(tmp_path: Pa
         alice.ready("first")
         bob.done(bob.submit("true"))
         bob.serve("second")
-        until(lambda: "runner-0 cannot run another replica" in bob.why_waiting("second"))
+        until(lambda: "starts when a service stops on runner-0; with RUNNER_UIDS" in bob.why_waiting("second"))
         bob.done(bob.submit("true"))
         alice.end_service("first")
         bob.ready("second")

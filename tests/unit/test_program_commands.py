@@ -229,7 +229,7 @@ def test_a_unit_that_runs_does_not_wait_whatever_its_job_does(fake: Ran, run: Ru
 
 
 def test_a_submission_that_no_runner_fits_is_not_said_to_start_at_once(fake: Ran, run: Run) -> None:
-    because = "no runner has labels ssd; runner-1 comes closest, with none"
+    because = "no runner has label ssd; runner-1 has none"
     fake.on("POST", "/api/submit", {"job_id": "j1", "status": "queued", "estimated_wait_seconds": None, "notes": []})
     fake.on("GET", "/api/jobs/j1", fake.job("queued", waiting_because=because))
     ran = run("submit", "command", "--count", "2", "--label", "ssd", "--", "true")

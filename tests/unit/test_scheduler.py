@@ -15,9 +15,6 @@ from jobs.models import Device, Plan, Priority, QueuePosition, ReachedCap
 CPU, GPU, ANY, RUNNER = Device.CPU, Device.GPU, Device.ANY, Device.RUNNER
 GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
 BOTH = Fleet(lanes={CPU: 4, GPU: 2})
-#: Description of busy runners.
-MACHINE = "add a machine with: ./deploy-cluster.sh invite"
-SLOTS = f"increase RUNNER_SLOTS of a runner, or {MACHINE}"
 
 
 def plan(*devices: Device, cpu_seconds: float = 1.0) -> Plan:
@@ -181,7 +178,7 @@ def test_only_what_no_live_runner_has_is_unschedulable() -> None:
 
     big: dict[str, object] = {"cpus": 64}
     assert why({}) is None and why({"cpus": 8}) is None
-    assert why(big) == "no runner has cpus 64; a comes closest, with 8"
+    assert why(big) == "no runner has 64 CPUs; a has 8"
     assert why(big, b=({"cpus": 64}, "it is drained")) is None
     assert why(big, "cpu.normal") is None
     assert "start a runner" in (scheduler.explain_unschedulable("runner.low", {}, Fleet(), "default") or "")
@@ -198,7 +195,7 @@ def test_without_a_worker_there_is_no_estimate() -> None:
     [
         ("paused", None, 0, "paused"),
         ("queued", 3, 0, "3 jobs are ahead"),
-        ("queued", 0, 0, "every worker is busy"),
+        ("queued", 0, 0, "starts when a worker of the queue cpu.normal is free"),
         ("running", None, 0, "last leases"),
         ("running", None, 1, None),
         ("done", None, 0, None),
@@ -214,9 +211,9 @@ def test_a_job_says_that_workers_are_starting_if_none_is_ready() -> None:
     words = "no worker is ready yet, but some are starting; the job is next in the queue cpu.normal"
     assert scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet) == words
     fleet = replace(fleet, starting={CPU: 1})
-    assert "every worker is busy" in (
-        scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet) or ""
-    )
+    assert (
+        scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet)
+    ) == "starts when a worker of the queue cpu.normal is free"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +225,7 @@ def test_a_job_says_that_workers_are_starting_if_none_is_ready() -> None:
             "work of a higher priority is served first (any.normal); the job is next in the queue any.low",
         ),
         ({"cpu.high": 5.0, "any.normal": 0.0}, 2, "first (cpu.high); 2 jobs are ahead"),
-        ({"any.low": 5.0}, 0, "every worker is busy; the job is next"),
+        ({"any.low": 5.0}, 0, "starts when a worker of the queue any.low is free"),
     ],
 )
 def test_a_low_job_beside_a_steady_stream_says_that_others_go_first(
@@ -289,12 +286,11 @@ def test_a_program_says_what_no_runner_has() -> None:
         return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed=needed) or ""
 
     assert "start a runner with ./deploy-cluster.sh local" in reason({"gpus": 4})
-    assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes closest, with 2"
-    assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes closest, with 1, 8"
-    assert reason({"gpus": 2}, a=1, b=2) == f"every runner with gpus 2 is busy; {MACHINE}"
-    waits = "every worker is busy; the job is next in the queue runner.normal"
-    assert reason({"gpus": 2}, 0, b=2) == f"{waits}; {MACHINE}", "more slots have no more GPUs"
-    assert reason({}, 0, b=2) == f"{waits}; {SLOTS}"
+    assert reason({"gpus": 4}, a=1, b=2) == "no runner has 4 GPUs; b has 2"
+    assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has 4 GPUs and 9 CPUs; a has 1 and 8"
+    assert reason({"gpus": 2}, a=1, b=2) == "starts when a program ends on b"
+    assert reason({"gpus": 2}, 0, b=2) == "starts when a program ends on b"
+    assert reason({}, 0, b=2, c=2) == "starts when a program ends on one of 2 runners"
 
 
 def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has_what_a_job_needs() -> None:
@@ -315,12 +311,12 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
         )
 
     needs_ssd: dict[str, object] = {"labels": ["ssd"]}
-    assert reason(needs_ssd) == f"runner-1 has labels ssd, but accepts no work: {full}"
-    assert reason(needs_ssd, hdd=hdd) == f"runner-1 has labels ssd, but accepts no work: {full}"
+    assert reason(needs_ssd) == f"runner-1 has label ssd, but accepts no work: {full}"
+    assert reason(needs_ssd, hdd=hdd) == f"runner-1 has label ssd, but accepts no work: {full}"
     assert reason({}) == f"runner-1 accepts no work: {full}"
-    assert "every worker is busy" in reason({}, hdd=hdd)
-    assert "every worker is busy" in reason(needs_ssd, other=ssd)
-    assert reason({"labels": ["gpu"]}, hdd=hdd) == "no runner has labels gpu; hdd comes closest, with hdd"
+    assert reason({}, hdd=hdd) == "starts when a program ends on hdd"
+    assert reason(needs_ssd, other=ssd) == "starts when a program ends on other"
+    assert reason({"labels": ["gpu"]}, hdd=hdd) == "no runner has label gpu; hdd has hdd"
     assert "accepts no work: " + full in reason({"labels": ["gpu"]})
 
 
@@ -339,22 +335,19 @@ ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
             beside(tenant="a", works_for="a"),
             "command",
             {},
-            f"runner-1 runs a service of another tenant, and {ONE_TENANT}; wait until a service there stops, or add",
+            f"starts when a service of another tenant stops on runner-1; {ONE_TENANT}",
         ),
         (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
-        (beside(tenant="b", works_for="b"), "command", {}, "every worker is busy"),
+        (beside(tenant="b", works_for="b"), "command", {}, "starts when a program ends on runner-1"),
         (
             beside(memory_mib=3000),
             "command",
             {"memory_mib": 4000},
-            (
-                "the job needs memory_mib 4000, but the services on runner-1 leave 3000; "
-                "wait until a service there stops"
-            ),
+            "starts when service tiny stops on runner-1; the job needs 4000 MiB of memory, and 3000 is left",
         ),
-        (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the job needs memory_mib 4000, but"),
-        (beside(replicas=0), "service", {}, "runner-1 cannot run another replica"),
-        (beside(replicas=0), "command", {}, "every worker is busy"),
+        (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "starts when service tiny stops on runner-1; the"),
+        (beside(replicas=0), "service", {}, "starts when service tiny stops on runner-1; with RUNNER_UIDS"),
+        (beside(replicas=0), "command", {}, "starts when a program ends on runner-1"),
         (beside(), "service", {}, "the job is the next of its tenant in the queue runner.normal"),
     ],
 )
@@ -363,7 +356,11 @@ def test_a_program_says_which_services_and_whose_programs_it_waits_for(
 ) -> None:
     whole = {"cpus": 8, "memory_mib": 8000}
     fleet = Fleet(
-        workers={RUNNER: 1}, lanes={RUNNER: 4}, runners={"runner-1": whole}, beside_replicas={"runner-1": left}
+        workers={RUNNER: 1},
+        lanes={RUNNER: 4},
+        runners={"runner-1": whole},
+        beside_replicas={"runner-1": left},
+        services={"runner-1": [("tiny", "b")]},
     )
 
     def reason(fleet: Fleet, **more: object) -> str:
@@ -372,9 +369,9 @@ def test_a_program_says_which_services_and_whose_programs_it_waits_for(
 
     assert reason(fleet).startswith(words)
     with_another = replace(fleet, runners={"runner-1": whole, "runner-2": whole})
-    assert "runner-1" not in reason(with_another), "the other one has room"
-    if "every worker" in words or "runs programs" in words:
-        assert reason(fleet, kept="runner-1") == "runner-1 is reserved for the job, which is next there"
+    assert "on runner-1" not in reason(with_another), "the other one has room"
+    if "a program ends" in words or "runs programs" in words:
+        assert reason(fleet, kept="runner-1") == "starts next on runner-1, which is reserved for it"
 
 
 def test_a_program_without_leases_whose_units_have_all_begun_waits_for_their_next_attempt() -> None:
@@ -390,15 +387,15 @@ def test_a_program_without_leases_whose_units_have_all_begun_waits_for_their_nex
 def test_a_service_that_waits_is_not_told_to_get_more_slots() -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
     reason = scheduler.waiting_because("queued", "runner.normal", QueuePosition(), 0, fleet, "service", left=1)
-    assert reason == f"every worker with service is busy; {MACHINE}"
+    assert reason == "starts when a program ends on runner-1"
 
 
 @pytest.mark.parametrize(
     ("left", "max_running", "needed", "words"),
     [
         (0, 0, {"cpus": 2}, "its last leases are being computed"),
-        (7, 0, {"cpus": 2}, f"every runner with cpus 2 is busy; {MACHINE}"),
-        (7, 0, {}, f"every worker with command is busy; {SLOTS}"),
+        (7, 0, {"cpus": 2}, "starts when a program ends on runner-1"),
+        (7, 0, {}, "starts when a program ends on runner-1"),
         (7, 3, {"cpus": 2}, "the job has reached max_running: 3 lanes compute it"),
     ],
 )
@@ -414,13 +411,64 @@ def test_a_program_that_runs_says_why_its_other_units_do_not(
 
 
 @pytest.mark.parametrize(
-    ("leases", "words"), [(0, "which is next there"), (1, "1 lease must end first"), (3, "3 leases must end first")]
+    ("leases", "words"),
+    [
+        (0, "starts next on runner-2"),
+        (1, "starts when a program ends on runner-2"),
+        (3, "starts when 3 programs end on runner-2"),
+    ],
 )
 def test_a_program_says_which_runner_is_kept_for_it(leases: int, words: str) -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-2": {"cpus": 8}})
     place = QueuePosition(kept="runner-2", kept_leases=leases)
     reason = scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed={"cpus": 8})
-    assert reason == f"runner-2 is reserved for the job{', ' if not leases else '; '}{words}"
+    assert reason == f"{words}, which is reserved for it"
+
+
+def test_a_job_waits_for_the_service_that_its_reserved_runner_alone_runs() -> None:
+    fleet = Fleet(
+        workers={RUNNER: 1},
+        lanes={RUNNER: 2},
+        runners={"runner-1": {"cpus": 8}},
+        services={"runner-1": [("tiny", "default")]},
+        slots={"runner-1": 2},
+        free_slots={"runner-1": 2},
+    )
+    place = QueuePosition(kept="runner-1", kept_leases=1)
+    reason = scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed={"cpus": 8})
+    assert reason == "starts when service tiny stops on runner-1"
+
+
+@pytest.mark.parametrize(
+    ("free", "reserved", "needed", "words"),
+    [
+        (0, {}, {}, "starts when a program ends on runner-1"),
+        (1, {"runner-1": "65dd4293aaaaaaaa"}, {}, "runner-1 is reserved for job 65dd4293"),
+        (0, {"runner-1": "65dd4293aaaaaaaa"}, {}, "runner-1 is reserved for job 65dd4293"),
+        (1, {}, {}, "starts next on runner-1"),
+        (1, {}, {"cpus": 6}, "starts when runner-1 has 6 CPUs free"),
+    ],
+)
+def test_a_program_names_the_one_thing_that_it_waits_for(
+    free: int, reserved: dict[str, str], needed: dict[str, object], words: str
+) -> None:
+    fleet = Fleet(
+        workers={RUNNER: 1},
+        lanes={RUNNER: 2},
+        runners={"runner-1": {"cpus": 8}},
+        free_slots={"runner-1": free},
+        reserved=reserved,
+    )
+    for state, before in (("queued", 0), ("running", None)):
+        place = QueuePosition(before=before)
+        found = scheduler.waiting_because(state, "runner.normal", place, 0, fleet, "command", needed=needed, left=1)
+        assert found == words
+
+
+def test_a_job_does_not_wait_for_a_busy_worker_while_one_is_idle() -> None:
+    fleet = Fleet(workers={CPU: 1}, lanes={CPU: 2}, idle={CPU: 1})
+    reason = scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet)
+    assert reason == "starts in a moment on an idle worker"
 
 
 def test_a_job_for_gpus_says_that_programs_have_them() -> None:

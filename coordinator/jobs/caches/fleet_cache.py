@@ -15,7 +15,7 @@ from coordinator.jobs.caches.worker_table import WorkerTable
 from jobs.hosts import labels
 from jobs.hosts.requirements import Offer
 from jobs.models import Device
-from jobs.store import Store, unreadable_entries
+from jobs.store import Store, services, unreadable_entries
 from jobs.store.fleet_reads import Load
 
 #: Maximum age of the cached fleet in seconds.
@@ -54,10 +54,33 @@ def read_fleet(store: Store, table: WorkerTable) -> scheduler.Fleet:
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
     required = labels.required_labels_by_tenant(load.shares)
+    whole = _fleet(load, alive)
     parts = {
         wanted: _fleet(load, [one for one in alive if _has_labels(one[1], wanted)]) for wanted in set(required.values())
     }
-    return replace(_fleet(load, alive), required=required, labelled=parts)
+    names = _service_names(
+        store, [each for fleet in (whole, *parts.values()) for each in _replica_jobs(fleet).values()]
+    )
+    parts = {wanted: replace(part, services=_services(part, names)) for wanted, part in parts.items()}
+    return replace(whole, required=required, labelled=parts, services=_services(whole, names))
+
+
+def _replica_jobs(fleet: scheduler.Fleet) -> dict[str, list[str]]:
+    """Return the jobs of running replicas by the name of their runner."""
+    return {runner: jobs for runner, offer in fleet.beside_replicas.items() if (jobs := offer.get("replica_jobs"))}
+
+
+def _service_names(store: Store, jobs: Sequence[Sequence[str]]) -> dict[str, tuple[str, str]]:
+    """Return the name and the tenant of each service by its ID."""
+    ids = sorted({services.parse_job_id(job)[0] for several in jobs for job in several} - {""})
+    return {one.service_id: (one.name, one.tenant) for one in store.services.by_ids(ids)} if ids else {}
+
+
+def _services(fleet: scheduler.Fleet, names: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    return {
+        runner: [names[service] for job in jobs if (service := services.parse_job_id(job)[0]) in names]
+        for runner, jobs in _replica_jobs(fleet).items()
+    }
 
 
 def _has_labels(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
@@ -87,10 +110,17 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     resting = [(name, fields) for name, fields in served if b"offer" in fields and _is_resting(fields)]
     beside = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
+    offers = dict(unreadable_entries.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text))))
+    slots = dict(unreadable_entries.readable("worker", runners, lambda name, _: (name, _slots(dict(able)[name]))))
     return scheduler.Fleet(
-        beside_replicas=dict(
-            unreadable_entries.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text)))
-        ),
+        beside_replicas=offers,
+        slots={name: total for name, (total, _) in slots.items()},
+        free_slots={name: free for name, (_, free) in slots.items()},
+        reserved={
+            name: fields[b"reserved"].decode(errors="replace")
+            for name, fields in able
+            if b"offer" in fields and fields.get(b"reserved")
+        },
         runners=dict(
             unreadable_entries.readable("worker", runners, lambda name, text: (name, decoding.parse_json(text)))
         ),
@@ -109,6 +139,12 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
         waiting=load.waiting,
         weights=dict(unreadable_entries.readable("figure", shares, _weight)),
     )
+
+
+def _slots(fields: Mapping[bytes, bytes]) -> tuple[int, int]:
+    """Return the number of a runner's slots, and how many of them are free."""
+    slots = int(fields.get(b"lanes", 0))
+    return slots, max(0, slots - int(fields.get(b"busy_lanes", 0)))
 
 
 def _device(_name: str, stored: bytes) -> Device:

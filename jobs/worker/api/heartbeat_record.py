@@ -51,6 +51,9 @@ class OfferNextToReplicas(Offer):
     works_for: ShortText = Field(
         "", description="The only tenant whose jobs the runner can take now; empty for any tenant."
     )
+    replica_jobs: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
+        default_factory=list, max_length=MAX_LANES, description="Jobs of the running replicas."
+    )
 
 
 class Disk(BaseModel):
