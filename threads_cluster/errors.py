@@ -147,6 +147,15 @@ class CallFailed(ClientError):
     exit_code = JOB_FAILED
 
 
+class ValueNotStored(ClientError):
+    """The cluster cannot store an argument of a call or a value for calls, for example because of a limit."""
+
+    exit_code = REFUSED
+
+    def __init__(self, size: int, reason: str) -> None:
+        super().__init__(f"cannot store a value of {size:,} bytes in the cluster: {reason}")
+
+
 class RemoteTraceback(Exception):
     """Traceback of an exception on a runner, as text. It is the cause of the exception in the client."""
 

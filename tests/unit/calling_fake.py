@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import tempfile
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +17,7 @@ from tests.unit.artifact_bench import sha_of
 from tests.unit.cluster_fake import job
 from tests.unit.programs_fake import EVENTS, Ran, page, unit
 from threads_cluster import Cluster
+from threads_protocol import manifest
 
 #: Maximum size in bytes of a value in the list of units.
 _MOST_VALUE = 1024
@@ -24,22 +28,39 @@ class Process:
 
     def __init__(self, command: list[str]) -> None:
         self._ours, theirs = socket.socketpair()
+        self._folder = tempfile.TemporaryDirectory(prefix="calls-")
         with theirs:
-            self._process = subprocess.Popen(command, stdin=theirs.fileno())
+            self._process = subprocess.Popen(command, stdin=theirs.fileno(), cwd=self._folder.name)
         self._lines = self._ours.makefile("rb")
 
-    def run(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the answer to a unit, or None if the program has exited."""
-        self._ours.sendall(json.dumps(message).encode() + b"\n")
+    def run(self, message: dict[str, Any], *files: bytes) -> dict[str, Any] | None:
+        """Return the answer to a unit, or None if the program has exited. Descriptors of files go with the unit."""
+        text = json.dumps(message).encode() + b"\n"
+        with ExitStack() as stack:
+            opened = [stack.enter_context(tempfile.TemporaryFile()) for _ in files]
+            for file, data in zip(opened, files, strict=True):
+                file.write(data)
+                file.flush()
+            sent = socket.send_fds(self._ours, [text], [file.fileno() for file in opened])
+            if sent < len(text):
+                self._ours.sendall(text[sent:])
         line = self._lines.readline()
         answer: dict[str, Any] | None = json.loads(line) if line else None
         return answer
+
+    def take(self, name: str) -> bytes:
+        """Return and delete a file of the program."""
+        path = Path(self._folder.name) / name
+        data = path.read_bytes()
+        path.unlink()
+        return data
 
     def end(self) -> None:
         self._ours.shutdown(socket.SHUT_RDWR)
         self._lines.close()
         self._ours.close()
         self._process.wait()
+        self._folder.cleanup()
 
 
 class Calling(Ran):
@@ -55,6 +76,11 @@ class Calling(Ran):
         #: True if submitted jobs wait until `end_job`.
         self.holds = False
         self.cancelled: set[str] = set()
+        #: Paths and hashes of the files of each artifact of calls, by its ID. A deleted artifact is missing.
+        self.artifacts: dict[str, dict[str, str]] = {}
+        #: Numbers of bytes of the uploaded files.
+        self.uploaded: list[int] = []
+        self._parts: dict[str, bytes] = {}
         self._process: tuple[list[str], Process] | None = None
         self._lock = threading.RLock()
 
@@ -64,6 +90,15 @@ class Calling(Ran):
                 return self._submit(json.loads(request.content))
             if request.method == "PUT" and request.url.path == "/api/file-bundle":
                 self._store(request.content)
+            if request.method == "PUT" and "/parts/" in request.url.path:
+                return self._store_part(request)
+            is_temporary = request.url.params.get("name", "").startswith(("put-", "calls-"))
+            if request.method == "POST" and request.url.path == "/api/artifacts" and is_temporary:
+                entries = manifest.entries(request.content)
+                self.artifacts[sha_of(request.content)] = {each.path: each.sha for each in entries if each.is_file}
+            if request.method == "DELETE" and request.url.path.startswith("/api/artifacts/"):
+                self.artifacts.pop(request.url.path.rpartition("/")[2], None)
+                return httpx.Response(204)
             return super().__call__(request)
 
     def cluster(self, url: str = "http://127.0.0.1:1") -> Cluster:
@@ -77,6 +112,16 @@ class Calling(Ran):
         head, _, rest = bundle.partition(b"\n")
         for sha, size in json.loads(head):
             self.stored[sha], rest = rest[:size], rest[size:]
+            self.uploaded.append(size)
+
+    def _store_part(self, request: httpx.Request) -> httpx.Response:
+        sha, size = request.url.path.split("/")[3], int(request.url.params["size"])
+        self._parts[sha] = self._parts.get(sha, b"") + request.content
+        if len(self._parts[sha]) == size:
+            self.stored[sha] = self._parts.pop(sha)
+            self.uploaded.append(size)
+            self.on("POST", f"/api/files/{sha}/complete", httpx.Response(200, json={}))
+        return httpx.Response(200, json={})
 
     def _submit(self, body: dict[str, Any]) -> httpx.Response:
         self.submitted.append(body)
@@ -107,10 +152,11 @@ class Calling(Ran):
     def _items(self, parameters: dict[str, Any]) -> list[Any]:
         if "items" in parameters:
             return list(parameters["items"])
-        (data,) = (
-            data for data in self.stored.values() if data[:1] == b'"' and data.count(b"\n") == parameters["count"]
-        )
+        data = self._file(parameters, "items.jsonl")
         return [json.loads(line) for line in data.splitlines()]
+
+    def _file(self, parameters: dict[str, Any], path: str) -> bytes:
+        return self.stored[self.artifacts[parameters["items_artifact"]][path]]
 
     def _run(self, job_id: str, number: int, item: Any, parameters: dict[str, Any]) -> dict[str, Any]:
         command = [word if isinstance(word, str) else word["literal"] for word in parameters["command"]]
@@ -118,22 +164,24 @@ class Calling(Ran):
             self.end()
             self._process = (command, Process(command))
         message = {"job": job_id, "unit": number, "attempt": 1, "item": item}
-        answer = self._process[1].run(message | ({} if number else {"input": parameters["input"]}))
+        files = [self._file(parameters, name) for name in item["files"]] if isinstance(item, dict) else []
+        answer = self._process[1].run(message | ({} if number else {"input": parameters["input"]}), *files)
         if answer is None:
             self.end()
             self._process = None
             return unit("dead", number, exit=3, error="exit code 3")
-        return self._ended(number, answer)
+        outputs = {f"outputs/{number}/{name}": self._process[1].take(name) for name in answer.get("files", [])}
+        return self._ended(number, answer, outputs)
 
-    def _ended(self, number: int, answer: dict[str, Any]) -> dict[str, Any]:
-        text = json.dumps(answer.get("value")).encode()
-        value = answer.get("value")
-        artifact = None
+    def _ended(self, number: int, answer: dict[str, Any], files: dict[str, bytes]) -> dict[str, Any]:
+        value, artifact = answer.get("value"), None
+        text = json.dumps(value).encode()
         if "error" in answer or len(text) > _MOST_VALUE:
-            value, artifact = (
-                {"artifact": True},
-                self.keeps_rows(["f", f"values/{number}.json", len(text), sha_of(text)], data=(text,)),
-            )
+            value, files = {"artifact": True}, {**files, f"values/{number}.json": text}
+        if files:
+            rows = [["f", path, len(data), sha_of(data)] for path, data in sorted(files.items())]
+            artifact = self.keeps_rows(*rows, data=tuple(files.values()))
+            self.artifacts[artifact] = {path: sha_of(data) for path, data in files.items()}
         if "error" in answer:
             return unit("dead", number, exit=1, reason="error", error=answer["error"], artifact=artifact)
         return unit("done", number, value=value, artifact=artifact)

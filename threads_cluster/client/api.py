@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Artifacts
     from threads_cluster.client.attachments import Attachment
     from threads_cluster.client.calling.executor import ClusterExecutor
+    from threads_cluster.client.calling.references import Reference
+    from threads_cluster.client.calling.values import ValueStore
     from threads_cluster.client.calling.watcher import Watcher
     from threads_cluster.client.models import Data, Models
     from threads_cluster.client.profiles import Profile, Profiles
@@ -226,7 +228,9 @@ class Cluster:
         return self.connection.submitted
 
     def close(self) -> None:
-        """Close the connections. Jobs continue."""
+        """Delete the values of `put`, and close the connections. Jobs continue."""
+        if "values" in self.__dict__:
+            self.values.close()
         self.connection.http.close()
 
     def submit(
@@ -406,6 +410,27 @@ class Cluster:
         from threads_cluster.client.calling.executor import ClusterExecutor
 
         return ClusterExecutor(self, **options)
+
+    @cached_property
+    def values(self) -> ValueStore:
+        """Storage of values for calls of Python functions."""
+        from threads_cluster.client.calling.values import ValueStore
+
+        return ValueStore(self.artifacts)
+
+    def put(self, value: Any) -> Reference:
+        """Store a Python value in the cluster, and return a reference that many calls can share.
+
+        Pass the reference to calls of an executor, also inside of other arguments. The functions receive the value.
+        Each runner reads the value once, and maps the data of arrays into memory. The cluster deletes the value when no
+        reference to it is left, or when this Cluster is closed. Raises ValueNotStored if the cluster cannot store the
+        value.
+
+            table = cluster.put(numpy.random.rand(10_000, 1_000))
+            with cluster.executor() as executor:
+                sums = list(executor.map(lambda row, table: table[row].sum(), range(100), [table] * 100))
+        """
+        return self.values.put(value)
 
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Submit up to 1,000 jobs and return one response per job, in order.

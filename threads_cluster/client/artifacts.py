@@ -133,6 +133,17 @@ class Artifacts:
         """Return up to `length` bytes of a file, starting at the offset `first`."""
         return b"".join(self.pieces(sha, first, length))
 
+    def read(self, entry: Entry) -> bytearray:
+        """Return the contents of a file, which have been verified. Raises UnexpectedAnswer if they do not match."""
+        data, at, digest = bytearray(entry.size), 0, hashlib.sha256()
+        for piece in self.pieces(entry.sha, 0, entry.size):
+            data[at : at + len(piece)] = piece
+            digest.update(piece)
+            at += len(piece)
+        if digest.hexdigest() != entry.sha:
+            raise UnexpectedAnswer(self._connection.url, f"the contents of {visible(entry.path)} do not match its hash")
+        return data
+
     def pieces(self, sha: str, first: int, length: int) -> Iterator[bytes]:
         """Yield bytes of a file, starting at the offset `first`. The bytes are not verified. Broken connections are
         resumed.

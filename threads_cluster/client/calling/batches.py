@@ -6,8 +6,10 @@ import queue
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.pickling import Pickled
 
 #: Seconds without a further call after which the collected calls become jobs, and maximum seconds of collection.
 QUIET_SECONDS, LONGEST_SECONDS = 0.005, 0.1
@@ -21,13 +23,23 @@ class Call:
 
     #: Name of the function, for people.
     name: str
-    #: Pickle of the function.
-    function: str
-    #: Pickle of the arguments and the keyword arguments.
-    arguments: str
+    function: Pickled
+    #: The arguments and the keyword arguments.
+    arguments: Pickled
     future: ClusterFuture
     #: IDs of jobs that must end before this call. Such a call is a job alone.
     after_any: Sequence[str] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files that a runner needs for the call."""
+        return list({**self.function.sizes, **self.arguments.sizes})
+
+    @property
+    def item(self) -> Any:
+        """Item of the job for this call."""
+        text = self.arguments.text
+        return {"call": text, "files": self.files} if self.files else text
 
 
 @dataclass(kw_only=True)
@@ -37,7 +49,7 @@ class Batch:
     calls: list[Call] = field(default_factory=list)
 
     @property
-    def function(self) -> str:
+    def function(self) -> Pickled:
         return self.calls[0].function
 
     @property
@@ -85,6 +97,6 @@ def _by_function(calls: list[Call]) -> list[Batch]:
     batches: dict[object, Batch] = {}
     for call in calls:
         if not call.future.cancelled():
-            key = id(call) if call.after_any else call.function
+            key = id(call) if call.after_any else call.function.text
             batches.setdefault(key, Batch()).calls.append(call)
     return list(batches.values())

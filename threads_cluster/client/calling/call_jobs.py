@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from threads_cluster.client import items
@@ -17,7 +16,7 @@ from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
 from threads_cluster.client.programs import ENDED, KIND, PAGE
-from threads_cluster.errors import ApiError, CallFailed
+from threads_cluster.errors import ApiError, CallFailed, ClientError
 from threads_protocol.states import TERMINAL
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Minimum pause in seconds between two reads of a running job, and the pause as a multiple of the last read's duration.
 _LEAST_PAUSE, _REST = 0.05, 4.0
+#: Maximum seconds until a job has ended whose calls have ended.
+_END_SECONDS = 60.0
 #: Number of units up to which a job is read without a list of its states first.
 _FEW = 20
 
@@ -39,6 +40,8 @@ class CallJob:
         #: Number of calls that have neither ended nor been cancelled.
         self._open = len(batch.calls)
         self._counting, self._reading = threading.Lock(), threading.Lock()
+        #: Artifacts with large arguments and results.
+        self._artifacts: set[str] = set()
         self.job_id = ""
         #: Time from which the results of the running job can be read again, as of the monotonic clock.
         self.next_read = 0.0
@@ -78,7 +81,7 @@ class CallJob:
         first = self._calls[0]
         if check_runner:
             self._launching.require_runner()
-        calls = {"input": first.function, **self._items()}
+        calls = {"input": first.function.text, **self._items()}
         choices = self._options.choices(first.name, len(self._calls))
         if first.after_any:
             choices["after_any"] = list(first.after_any)
@@ -90,21 +93,31 @@ class CallJob:
             self._launching.forget_upload()
             answer = self._cluster.submit(KIND, self._launching.parameters() | calls, **choices)
         self.job_id = answer["job_id"]
+        for artifact in self._artifacts:  # From now on, the job keeps it
+            self._cluster.values.delete(artifact, self.job_id)
         for number, call in enumerate(self._calls):
+            call.arguments.forget_contents()
             call.future.set_job(self.job_id, number)
         return answer["status"] in TERMINAL
 
     def _items(self) -> dict[str, Any]:
-        listed = [call.arguments for call in self._calls]
-        lines = [json.dumps(text).encode() for text in listed]
-        if items.fit(lines, listed):
+        listed = [call.item for call in self._calls]
+        lines = [json.dumps(item).encode() for item in listed]
+        pickles = [self._calls[0].function, *(call.arguments for call in self._calls)]
+        if items.fit(lines, listed) and not any(each.sizes for each in pickles):
             return {"items": listed}
-        with tempfile.TemporaryDirectory(prefix="cluster-items-") as folder:
-            file = Path(folder) / "items.jsonl"
-            file.write_bytes(b"".join(line + b"\n" for line in lines))
-            # Without a name, because a concurrent upload of the same name would replace this one
-            artifact = self._cluster.artifacts.put(file)["artifact"]["artifact_id"]
-        return {"items_artifact": artifact, "count": len(lines)}
+        artifact = self._cluster.values.store_items(listed, pickles)
+        self._artifacts.add(artifact)
+        return {"items_artifact": artifact, "count": len(listed)}
+
+    def delete_artifacts(self) -> None:
+        """Delete large arguments and results when the job has ended. If that fails, the job deletes them later."""
+        with self._reading:
+            if self._artifacts and self.job_id:
+                with suppress(ClientError, RuntimeError):  # RuntimeError: the connection is closed
+                    self._cluster.wait(self.job_id, timeout=_END_SECONDS)
+            while self._artifacts:
+                self._cluster.values.delete(self._artifacts.pop(), self.job_id or None)
 
     def cancel(self) -> None:
         """Cancel the job, unless it has ended."""
@@ -173,11 +186,18 @@ class CallJob:
     def _settle(self, future: ClusterFuture, unit: Mapping[str, Any]) -> None:
         try:
             if unit["state"] == "done":
-                future.finish(pickling.decode(self._cluster.programs.value(unit)))
+                future.finish(self._value(unit))
             else:
                 future.finish(error=self._exception(unit))
         except BaseException as error:  # A pickle can fail in any way when it is loaded
             future.finish(error=error)
+
+    def _value(self, unit: Mapping[str, Any]) -> Any:
+        value = self._cluster.programs.value(unit)
+        if isinstance(value, str):
+            return pickling.decode(value)
+        self._artifacts.add(unit["artifact"])
+        return self._cluster.values.load(unit, value)
 
     def _exception(self, unit: Mapping[str, Any]) -> BaseException:
         words = str(unit.get("error") or unit.get("reason") or f"exit code {unit.get('exit')}")

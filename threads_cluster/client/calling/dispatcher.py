@@ -118,6 +118,7 @@ class Dispatcher:
         step(job)
         if job.has_ended:
             self._watcher.remove(job.job_id)
+            job.delete_artifacts()
             with self._changed:
                 self._jobs.discard(job)
                 self._changed.notify_all()

@@ -11,11 +11,11 @@ from concurrent.futures import Executor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from threads_cluster.client.calling import pickling
 from threads_cluster.client.calling.batches import Call
 from threads_cluster.client.calling.dispatcher import Dispatcher
 from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.client.calling.options import Options
+from threads_cluster.client.calling.pickling import INLINE_FUNCTION_BYTES, Pickled
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
@@ -34,23 +34,26 @@ class ClusterExecutor(Executor):
 
     def __init__(self, cluster: Cluster, **options: Any) -> None:
         """Prepare an executor with the fields of `Options`. Raises BadArgument if an option is invalid."""
-        self._dispatcher = Dispatcher(cluster, Options(**options))
+        self._dispatcher, self._values = Dispatcher(cluster, Options(**options)), cluster.values
         weakref.finalize(self, self._dispatcher.close).atexit = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ClusterFuture:
         """Call `fn(*args, **kwargs)` on a runner, and return its future."""
-        return self._submit(pickling.encode(fn), _name(fn), args, kwargs)
+        return self._submit(self._encode(fn), _name(fn), args, kwargs)
 
     def submit_alone(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], after_any: Sequence[str]
     ) -> ClusterFuture:
         """Make a call as a job with no other calls. It starts when the jobs `after_any` have ended."""
-        return self._submit(pickling.encode(fn), _name(fn), tuple(args), kwargs, after_any)
+        return self._submit(self._encode(fn), _name(fn), tuple(args), kwargs, after_any)
+
+    def _encode(self, fn: Callable[..., Any]) -> Pickled:
+        return self._values.encode(fn, INLINE_FUNCTION_BYTES)
 
     def _submit(
-        self, function: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], after_any: Sequence[str] = ()
+        self, function: Pickled, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], after_any: Sequence[str] = ()
     ) -> ClusterFuture:
-        arguments = pickling.encode((args, kwargs))
+        arguments = self._values.encode((args, kwargs))
         call = Call(name=name, function=function, arguments=arguments, future=ClusterFuture(), after_any=after_any)
         self._dispatcher.add(call)
         return call.future
@@ -91,7 +94,7 @@ class ClusterExecutor(Executor):
         most: int | None,
         until: float | None,
     ) -> Iterator[Any]:
-        function = pickling.encode(fn)
+        function = self._encode(fn)
 
         def submit(count: int | None) -> list[ClusterFuture]:
             return [self._submit(function, name, args, {}) for args in itertools.islice(values, count)]
