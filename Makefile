@@ -104,6 +104,10 @@ chaos: setup ## inject random faults for MINUTES=60; SEED=7 repeats a run, FAULT
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PLAN),--plan)
 
+.PHONY: chaos-calls
+chaos-calls: setup ## kill programs, runners and coordinators during CALLS=20000 Python calls, and check each result
+	$(BIN)/python -m tests.chaos.calls $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
+
 many-starts: setup ## start STARTS=8 local clusters at once, and check that all are ready with different ports
 	STARTS=$(or $(STARTS),8) $(PYTEST) tests/integration/test_local_cluster.py -k at_once
 
