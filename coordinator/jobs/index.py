@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -32,7 +32,7 @@ class Filter:
     #: States, of which the job has one. Empty for any state.
     states: frozenset[str] = frozenset()
     kind: str | None = None
-    #: Tags that the job has. It can have more.
+    #: Tags that the job has, in any case. It can have more.
     tags: frozenset[str] = frozenset()
     #: Words that the job's title, kind or tags contain, or with which its ID begins.
     words: tuple[str, ...] = ()
@@ -55,6 +55,7 @@ class Entry:
     kind: str
     created_ms: int
     name: str
+    #: Tags in lower case.
     tags: tuple[str, ...]
     is_listed: bool
     #: Title, kind and tags in lower case; None until the first search for words.
@@ -88,6 +89,7 @@ class JobIndex:
 
     def find(self, wanted: Filter) -> Found:
         """Return the jobs that match a filter."""
+        wanted = replace(wanted, tags=frozenset(tag.lower() for tag in wanted.tags))
         with self._lock:
             self._refresh()
             entries = [
@@ -182,7 +184,7 @@ def _parse(number: int, job_id: str, stored: Mapping[str, bytes | None] | None) 
         )
         if not number or tenant is None or kind is None:
             return None
-        labels = tuple(map(str, decoding.parse_json(tags))) if tags else ()
+        labels = tuple(str(tag).lower() for tag in decoding.parse_json(tags)) if tags else ()
         return Entry(number, job_id, tenant, kind, int(created or 0), name or "", labels, is_listed(kind))
     except Unreadable:
         return None

@@ -103,6 +103,16 @@ def cookies(page: Page, live: Live) -> list[Any]:
     return [one for one in page.context.cookies() if one["name"] == f"cluster_session_{live.ports[0]}"]
 
 
+def test_a_login_link_works_in_a_tab_that_shows_the_pages(open_page: Open, locked: Live) -> None:
+    """Only the hash of the address changes, so the browser does not load the page again."""
+    page = open_page("/cluster.html", url=locked.url())
+    expect(page.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+    code = bearer("POST", locked, "/api/login-codes")["code"]
+    page.evaluate("code => { location.hash = `login=${code}` }", code)
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+    assert code not in page.url and cookies(page, locked)
+
+
 def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locked: Live) -> None:
     page = open_page(url=locked.url())
     log_in(page)

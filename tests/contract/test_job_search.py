@@ -54,7 +54,7 @@ def jobs(store: Store) -> Jobs:
 
 
 def test_each_condition_selects_jobs(jobs: Jobs) -> None:
-    first = jobs.submit(name="Nightly sums", tags=("nightly", "v1"))
+    first = jobs.submit(name="Nightly sums", tags=("nightly", "V1"))
     second = jobs.submit("collatz", {"mode": "verify", "start_number": 1, "number_count": 2**40}, tenant="vision")
     third = jobs.submit(tags=("nightly",))
     jobs.store.jobs.cancel(third)

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Job, Stream } from "../src/lib/api";
 import { countWorkers, describeDesired } from "../src/pages/cluster/model/counts";
-import { matchesFilter, singleValue, parseFilter, toggleToken } from "../src/pages/cluster/model/filter";
+import { matchesFilter, parseFilter, toggleToken, toServerFilter } from "../src/pages/cluster/model/filter";
 import { summarizeJob } from "../src/lib/summary";
 import { formatCurl, formatLiteral, formatPython } from "../src/lib/submission";
 import { busyShares, spanEdges, findRuns, spanAt, HIDDEN_WORK, sumWork } from "../src/pages/cluster/model/spans";
@@ -44,12 +44,26 @@ test("a name that is none of ours is pointed out, and taken as text", () => {
   expect(matchesFilter(JOB, parseFilter("owner:me"))).toBe(false);
 });
 
-test("what the API can be asked for is one plain value", () => {
-  expect([
-    singleValue(parseFilter("state:done x"), "state"),
-    singleValue(parseFilter("state:done state:failed"), "state"),
-    singleValue(parseFilter("-state:done"), "state"),
-  ]).toEqual(["done", undefined, undefined]);
+test.each([
+  ["state:done state:failed x 5c", { state: ["done", "failed"], tag: [], search: "x 5c" }, true],
+  ["tag:nightly tag:v1 kind:thread", { state: [], type: "thread", tag: ["nightly", "v1"] }, true],
+  ["tenant:vision", { state: [], tenant: "vision", tag: [] }, true],
+  ["state:odd", { state: [], tag: [] }, false],
+  ["-state:done queue:any.low", { state: [], tag: [] }, false],
+])("the API receives the filter %j", (text, query, isComplete) => {
+  const found = toServerFilter(parseFilter(text), ["done", "failed"]);
+  expect(JSON.parse(JSON.stringify(found))).toEqual({ query, isComplete });
+});
+
+test("tags must all match, and texts search titles", () => {
+  const job = { ...JOB, title: "Nightly sums", tags: ["Nightly", "v1"] };
+  const matches = (text: string) => matchesFilter(job, parseFilter(text));
+  expect([matches("tag:nightly tag:v1"), matches("tag:nightly tag:v2"), matches("sums"), matches("-tag:v1")]).toEqual([
+    true,
+    false,
+    true,
+    false,
+  ]);
 });
 
 test("a token is switched on and off", () => {

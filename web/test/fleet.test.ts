@@ -167,7 +167,10 @@ test("the oldest wait is that of the queues' own rows, and goes on between them"
 });
 
 test("a worker that is free, full, drained or lost changes why jobs wait; one that beats does not", () => {
-  model.jobs.set("a", job({ state: "queued", waiting_because: "starts when a worker of the queue any.normal is free" }));
+  model.jobs.set(
+    "a",
+    job({ state: "queued", waiting_because: "starts when a worker of the queue any.normal is free" }),
+  );
   const worker = (fields: object) =>
     applyEvent(model, frame("fleet", { id: "w", live: true, lanes: 2, busy_lanes: 2, draining: false, ...fields }))
       .hasWaitingChange;

@@ -50,7 +50,7 @@ export type Kind = Schemas["Kind"];
 /** Timeout of a request in milliseconds. */
 const REQUEST_TIMEOUT_MS = 40_000;
 
-export type Query = Record<string, string | number | boolean | null | undefined>;
+export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
 /** An error response of the API (RFC 9457). Status 0 means that there was no response. */
 export class Problem extends Error {
@@ -180,6 +180,17 @@ export function takeLinkCode(): string {
   return code;
 }
 
+// A one-time link that is opened in a tab of the same page changes only the hash.
+globalThis.addEventListener?.("hashchange", () => void followLink());
+
+async function followLink(): Promise<void> {
+  const code = takeLinkCode();
+  if (!code) return;
+  await logIn({ code });
+  if (loginError.peek()) needsToken.value = true;
+  else location.reload();
+}
+
 /** Return the headers for requests of a logged-in browser. */
 export function authorizationHeaders(): Record<string, string> {
   const csrfToken = readCsrfToken();
@@ -188,7 +199,8 @@ export function authorizationHeaders(): Record<string, string> {
 
 export function buildUrl(path: string, query: Query = {}): string {
   const entries = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
-  const text = new URLSearchParams(entries.map(([name, value]) => [name, String(value)])).toString();
+  const pairs = entries.flatMap(([name, value]) => [value].flat().map((each) => [name, String(each)]));
+  const text = new URLSearchParams(pairs).toString();
   return text ? `${path}?${text}` : path;
 }
 

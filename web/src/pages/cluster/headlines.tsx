@@ -48,7 +48,7 @@ type RecentValues = (name: string) => readonly (number | null)[];
 function speedHeadlines({ workers }: Fleet, status: Status, lately: RecentValues): Headline[] {
   const live = workers.filter((worker) => worker.live).length;
   const all = kindSpeeds(status, live).sort(([, left], [, right]) => right - left);
-  if (!all.length) return [{ label: "Speed", value: "0/s", suffix: explainMissingSpeed(status, live), tone: "soft" }];
+  if (!all.length) return [{ label: "Speed", value: "-", suffix: explainMissingSpeed(status, live), tone: "soft" }];
   return all.slice(0, 2).map(([kind, speed]) => ({
     label: all.length > 1 ? `Speed, ${kind}` : "Speed",
     value: formatRate(speed),

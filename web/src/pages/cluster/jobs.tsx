@@ -4,7 +4,7 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { get, Problem, canSeeAllTenants, session, type Job, type Jobs as Page } from "../../lib/api";
+import { get, Problem, session, type Job, type Jobs as Page } from "../../lib/api";
 import { summarizeJob } from "../../lib/summary";
 import { formatAmount, formatInteger, formatPercent, formatRate, formatSeconds } from "../../lib/format";
 import { isEnded, runSeconds } from "../../lib/fleet";
@@ -17,7 +17,7 @@ import { EmptyMessage, LoadingRows, Table, type Column } from "../../ui/table";
 import { countActions, performAction } from "./model/job-actions";
 import { Drawer } from "./drawer";
 import { JobState } from "./job-state";
-import { FILTER_NAMES, singleValue, toggleToken } from "./model/filter";
+import { FILTER_NAMES, toggleToken, toServerFilter } from "./model/filter";
 import { knownJobTitle } from "./model/names";
 import {
   openForm,
@@ -48,10 +48,8 @@ function useOlderJobs() {
   const cursor = useSignal<string | null | undefined>(undefined);
   const isBusy = useSignal(false);
   const problem = useSignal<Problem | undefined>(undefined);
-  const query = useComputed(() => {
-    const parameters = { state: singleValue(filter.value, "state"), type: singleValue(filter.value, "kind") };
-    return JSON.stringify(STATES.includes(parameters.state as never) ? parameters : { type: parameters.type });
-  });
+  const matching = useSignal<number | undefined>(undefined);
+  const query = useComputed(() => JSON.stringify(toServerFilter(filter.value, STATES).query));
   const loadMore = async () => {
     if (isBusy.peek()) return;
     isBusy.value = true;
@@ -64,6 +62,7 @@ function useOlderJobs() {
       increaseCapacity(page.jobs.length);
       page.jobs.forEach(storeJob);
       cursor.value = page.cursor;
+      matching.value = page.matching;
       problem.value = undefined;
     } catch (error) {
       problem.value = error instanceof Problem ? error : undefined;
@@ -72,12 +71,12 @@ function useOlderJobs() {
   };
   const currentQuery = query.value;
   useEffect(() => {
-    cursor.value = undefined;
+    cursor.value = matching.value = undefined;
     // Load jobs that the snapshot does not contain, such as jobs that failed yesterday.
     const timer = setTimeout(() => connection.peek() === "live" && void loadMore(), 400);
     return () => clearTimeout(timer);
   }, [currentQuery, hasSnapshot.value]);
-  return { cursor, busy: isBusy, problem, more: loadMore };
+  return { cursor, matching, busy: isBusy, problem, more: loadMore };
 }
 
 export function Jobs() {
@@ -130,7 +129,7 @@ function FilterBar() {
           type="search"
           class="mono grow"
           aria-label="Filter jobs"
-          placeholder="Filter: state:running kind:NAME text"
+          placeholder="Search: text, ID, tag:NAME, state:running, kind:NAME"
           spellcheck={false}
           autocomplete="off"
           value={state.filter.value}
@@ -303,7 +302,7 @@ function createColumns(ids: readonly string[]): Column<string>[] {
     jobNumber("created", "submitted", (job) => formatTimestamp(job.created)),
     jobColumn("time", "ran", (job) => <JobTime job={job} />, true),
     jobColumn("priority", "queue", (job) => job.queue),
-    jobColumn("details", "why, and parameters", (job) => <JobDetails job={job} />),
+    jobColumn("details", "details", (job) => <JobDetails job={job} />),
   ];
 }
 
@@ -341,15 +340,19 @@ function TableFooter({
 }) {
   // Counts arrive later than jobs.
   const countedJobs = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
-  const storedJobs = Math.max(countedJobs, matching);
+  const hasOlder = typeof older.cursor.value === "string";
+  const { isComplete } = toServerFilter(filter.value, STATES);
+  const found = hasOlder && isComplete ? Math.max(matching, older.matching.value ?? 0) : matching;
+  const total = Math.max(countedJobs, found);
   return (
     <p class="row foot soft small">
       <span>
-        {formatInteger(visible)} of {formatInteger(matching)} shown; the cluster stores {formatInteger(storedJobs)} jobs
-        {canSeeAllTenants() ? "" : ", including jobs of other tenants"}.
+        {formatInteger(found)} {hasOlder && !isComplete ? "loaded jobs match" : "matching"} of {formatInteger(total)}{" "}
+        jobs
+        {visible < found ? `, ${formatInteger(visible)} shown` : ""}.
       </span>
       {visible < matching && <Button onClick={onMore}>Show {Math.min(ROW_STEP, matching - visible)} more</Button>}
-      {typeof older.cursor.value === "string" && matching < storedJobs && (
+      {hasOlder && (
         <Button disabled={older.busy.value} onClick={() => void older.more()}>
           {older.busy.value ? "Loading" : "Show older jobs"}
         </Button>

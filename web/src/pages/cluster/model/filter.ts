@@ -3,7 +3,7 @@
 import type { Job } from "../../../lib/api";
 import { summarizeJob } from "../../../lib/summary";
 
-export const FILTER_NAMES = ["state", "kind", "priority", "device", "queue", "tenant", "id"] as const;
+export const FILTER_NAMES = ["state", "kind", "priority", "device", "queue", "tenant", "id", "tag"] as const;
 type FilterName = (typeof FILTER_NAMES)[number];
 
 interface FilterToken {
@@ -46,36 +46,57 @@ const FIELDS: Record<FilterName, (job: Job) => string> = {
   queue: (job) => job.queue,
   tenant: (job) => job.tenant,
   id: (job) => job.job_id,
+  tag: (job) => (job.tags ?? []).join(" "),
 };
 
 function searchText(job: Job): string {
   return (
-    `${job.job_id} ${job.type} ${job.state} ${summarizeJob(job, JSON.stringify)} ${job.error ?? ""} ` +
+    `${job.job_id} ${job.title} ${(job.tags ?? []).join(" ")} ${job.type} ${job.state} ${summarizeJob(job, JSON.stringify)} ${job.error ?? ""} ` +
     `${job.waiting_because ?? ""}`
   ).toLowerCase();
 }
 
 function matchesToken(job: Job, { name, value }: FilterToken): boolean {
   if (name === "text") return searchText(job).includes(value);
+  if (name === "tag") return (job.tags ?? []).some((each) => each.toLowerCase() === value);
   const field = FIELDS[name](job).toLowerCase();
   return name === "id" ? field.startsWith(value) : field === value;
 }
 
 /**
- * Return True if a job matches: tokens of one name are alternatives; all names, texts and negated tokens must match.
+ * Return True if a job matches: tokens of one name are alternatives, except tags; all names, tags, texts and negated
+ * tokens must match.
  */
 export function matchesFilter(job: Job, { tokens }: Filter): boolean {
   if (tokens.some((each) => each.isNegated && matchesToken(job, each))) return false;
   const required = tokens.filter((each) => !each.isNegated);
-  if (!required.filter((each) => each.name === "text").every((each) => matchesToken(job, each))) return false;
-  const names = new Set(required.map((each) => each.name).filter((name) => name !== "text"));
+  const isSeparate = ({ name }: FilterToken) => name === "text" || name === "tag";
+  if (!required.filter(isSeparate).every((each) => matchesToken(job, each))) return false;
+  const names = new Set(required.filter((each) => !isSeparate(each)).map((each) => each.name));
   return [...names].every((name) => required.some((each) => each.name === name && matchesToken(job, each)));
 }
 
-/** Return the value of a name if the filter contains exactly one, which the API can filter. */
-export function singleValue({ tokens }: Filter, name: FilterName): string | undefined {
-  const same = tokens.filter((each) => each.name === name);
-  return same.length === 1 && !same[0]?.isNegated ? same[0]?.value : undefined;
+/** The part of a filter that the API applies, and whether it is the complete filter. */
+export interface ServerFilter {
+  query: { state: string[]; type?: string; tenant?: string; tag: string[]; search?: string };
+  isComplete: boolean;
+}
+
+/** Convert a filter to a query of GET /api/jobs. The API knows the states of `states`. */
+export function toServerFilter({ tokens }: Filter, states: readonly string[]): ServerFilter {
+  const values = (...names: FilterToken["name"][]) =>
+    tokens.filter((each) => names.includes(each.name) && !each.isNegated).map((each) => each.value);
+  const [state, kinds, tenants] = [values("state"), values("kind"), values("tenant")];
+  const query = {
+    state: state.every((each) => states.includes(each)) ? state : [],
+    type: kinds.length === 1 ? kinds[0] : undefined,
+    tenant: tenants.length === 1 ? tenants[0] : undefined,
+    tag: values("tag"),
+    search: values("text", "id").join(" ") || undefined,
+  };
+  const sent =
+    query.state.length + query.tag.length + values("text").length + [query.type, query.tenant].filter(Boolean).length;
+  return { query, isComplete: sent === tokens.length };
 }
 
 /** Add a token to the text, or remove it if it is present. */
