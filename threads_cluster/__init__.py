@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
     from threads_cluster.client.async_api import AsyncCluster
     from threads_cluster.client.calling.executor import ClusterExecutor
+    from threads_cluster.client.calling.tasks import Task, as_completed
     from threads_cluster.client.checkouts import NotRunning
     from threads_cluster.client.dask_clients import NotReached
     from threads_cluster.client.models import DownloadFailed
@@ -60,6 +61,7 @@ __all__ = [
     "NotRunning",
     "Program",
     "RemoteTraceback",
+    "Task",
     "TimedOut",
     "TooSlow",
     "Unauthorized",
@@ -68,6 +70,7 @@ __all__ = [
     "Unreachable",
     "UnsafeArtifact",
     "UnusableFile",
+    "as_completed",
 ]
 
 #: Modules of the public names that are not errors.
@@ -83,8 +86,10 @@ _MODULES = {
     "NotReached": "client.dask_clients",
     "NotRunning": "client.checkouts",
     "Program": "client.programs",
+    "Task": "client.calling.tasks",
     "UnsafeArtifact": "client.trees",
     "UnusableFile": "client.private_files",
+    "as_completed": "client.calling.tasks",
 }
 
 

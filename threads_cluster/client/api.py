@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 import httpx
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from threads_cluster.client.attachments import Attachment
     from threads_cluster.client.calling.executor import ClusterExecutor
     from threads_cluster.client.calling.references import Reference
+    from threads_cluster.client.calling.tasks import Task, TaskExecutors
     from threads_cluster.client.calling.values import ValueStore
     from threads_cluster.client.calling.watcher import Watcher
     from threads_cluster.client.models import Data, Models
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from threads_cluster.client.workflows import Workflows
 
 Json: TypeAlias = dict[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: Maximum duration in seconds of a long poll. The API sets this limit.
 LONG_POLL_SECONDS = 30.0
@@ -228,7 +231,9 @@ class Cluster:
         return self.connection.submitted
 
     def close(self) -> None:
-        """Delete the values of `put`, and close the connections. Jobs continue."""
+        """Delete the values of `put`, and close the connections. Jobs continue. Futures of unfinished tasks fail."""
+        if "task_executors" in self.__dict__:
+            self.task_executors.close()
         if "values" in self.__dict__:
             self.values.close()
         self.connection.http.close()
@@ -431,6 +436,36 @@ class Cluster:
                 sums = list(executor.map(lambda row, table: table[row].sum(), range(100), [table] * 100))
         """
         return self.values.put(value)
+
+    @cached_property
+    def task_executors(self) -> TaskExecutors:
+        """Executors of the tasks of this client."""
+        from threads_cluster.client.calling.tasks import TaskExecutors
+
+        return TaskExecutors(self)
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, /, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+        """Return a function as a task, which can be called here or on runners. Use it as a decorator.
+
+        `options` are those of `executor`. Raises BadArgument if an option is invalid.
+
+            @cluster.task(memory="2 GiB")
+            def double(number):
+                return 2 * number
+
+            print(double(3), double.submit(3).result(), list(double.map(range(100))))
+        """
+        from threads_cluster.client.calling.tasks import Task
+
+        if function is None:
+            return lambda function: Task(self, function, options)
+        return Task(self, function, options)
 
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Submit up to 1,000 jobs and return one response per job, in order.

@@ -14,10 +14,11 @@ code of the synchronous client (see `suspension`).
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -33,6 +34,9 @@ from threads_cluster.client.services import Services
 from threads_cluster.client.suspension import SuspendingTransport
 from threads_cluster.client.workflows import Workflows
 
+if TYPE_CHECKING:
+    from threads_cluster.client.calling.references import Reference
+
 
 class AsyncArtifacts(Wrapper):
     """Asynchronous version of `Artifacts`. Reading and writing local files blocks the event loop."""
@@ -46,6 +50,7 @@ class AsyncArtifacts(Wrapper):
     fetch = awaited(Artifacts.fetch)
     fetch_part = awaited(Artifacts.fetch_part)
     entry = awaited(Artifacts.entry)
+    read = awaited(Artifacts.read)
     part = awaited(Artifacts.part)
     pieces = iterated(Artifacts.pieces)
     delete = awaited(Artifacts.delete)
@@ -262,6 +267,11 @@ class AsyncCluster(Wrapper):
             self._threaded.close()
 
     executor = delegated(Cluster.executor)
+    task = delegated(Cluster.task)
+
+    async def put(self, value: Any) -> Reference:
+        """Store a Python value in the cluster, as `Cluster.put` does. A thread pickles and sends it."""
+        return await asyncio.to_thread(self._threaded.put, value)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ClusterClient:
-    """Client that runs inference as jobs of a cluster. Use it as a context manager, and only from one thread.
+    """Client that runs inference as jobs of a cluster. Use it as a context manager.
 
     A job is a batch of prompts for one model, which a program on a runner computes once. To query a model repeatedly,
     serve it with `Cluster().deploy`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,6 @@ class Call:
     #: The arguments and the keyword arguments.
     arguments: Pickled
     future: ClusterFuture
-    #: IDs of jobs that must end before this call. Such a call is a job alone.
-    after_any: Sequence[str] = ()
 
     @property
     def files(self) -> list[str]:
@@ -94,9 +92,8 @@ class CallQueue:
 
 def _by_function(calls: list[Call]) -> list[Batch]:
     """Group the calls that were not cancelled by their functions."""
-    batches: dict[object, Batch] = {}
+    batches: dict[str, Batch] = {}
     for call in calls:
         if not call.future.cancelled():
-            key = id(call) if call.after_any else call.function.text
-            batches.setdefault(key, Batch()).calls.append(call)
+            batches.setdefault(call.function.text, Batch()).calls.append(call)
     return list(batches.values())

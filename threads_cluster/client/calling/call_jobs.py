@@ -83,8 +83,6 @@ class CallJob:
             self._launching.require_runner()
         calls = {"input": first.function.text, **self._items()}
         choices = self._options.choices(first.name, len(self._calls))
-        if first.after_any:
-            choices["after_any"] = list(first.after_any)
         try:
             answer = self._cluster.submit(KIND, self._launching.parameters() | calls, **choices)
         except ApiError as error:

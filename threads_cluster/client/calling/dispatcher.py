@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class Dispatcher:
         self._jobs: set[CallJob] = set()
         self._changed = threading.Condition(threading.RLock())
         self._is_open, self._has_started, self._has_runner = True, False, options.queue
+        self._why_closed = "cannot schedule new futures after shutdown"
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -44,7 +46,7 @@ class Dispatcher:
         """Make a call. Raises RuntimeError after `close`."""
         with self._changed:
             if not self._is_open:
-                raise RuntimeError("cannot schedule new futures after shutdown")
+                raise RuntimeError(self._why_closed)
             if not self._has_started:
                 self._start()
             self._open_calls.add(call.future)
@@ -58,6 +60,13 @@ class Dispatcher:
                 self._is_open = False
                 self._queue.close()
                 self._end_if_done()
+
+    def disown(self) -> None:
+        """Accept no calls in a forked process, in which the threads do not exist."""
+        self._changed = threading.Condition(threading.RLock())
+        self._is_open, self._has_started = False, False
+        self._open_calls, self._jobs = set(), set()
+        self._why_closed = "this executor belongs to the parent process; after a fork, create another executor"
 
     def cancel(self) -> None:
         """Cancel the calls that no runner has started."""
@@ -151,6 +160,16 @@ class Dispatcher:
 
 
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
+
+
+def _disown_all() -> None:
+    for dispatcher in list(_dispatchers):
+        dispatcher.disown()
+    _dispatchers.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork
+    os.register_at_fork(after_in_child=_disown_all)
 
 
 @atexit.register

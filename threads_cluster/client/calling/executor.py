@@ -6,7 +6,7 @@ import itertools
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -41,20 +41,26 @@ class ClusterExecutor(Executor):
         """Call `fn(*args, **kwargs)` on a runner, and return its future."""
         return self._submit(self._encode(fn), _name(fn), args, kwargs)
 
-    def submit_alone(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], after_any: Sequence[str]
-    ) -> ClusterFuture:
-        """Make a call as a job with no other calls. It starts when the jobs `after_any` have ended."""
-        return self._submit(self._encode(fn), _name(fn), tuple(args), kwargs, after_any)
+    def submit_for(
+        self, future: ClusterFuture, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Make a call whose future was created before, unless the future was cancelled."""
+        if not future.cancelled():
+            self._submit(self._encode(fn), _name(fn), args, kwargs, future)
 
     def _encode(self, fn: Callable[..., Any]) -> Pickled:
         return self._values.encode(fn, INLINE_FUNCTION_BYTES)
 
     def _submit(
-        self, function: Pickled, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], after_any: Sequence[str] = ()
+        self,
+        function: Pickled,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        future: ClusterFuture | None = None,
     ) -> ClusterFuture:
         arguments = self._values.encode((args, kwargs))
-        call = Call(name=name, function=function, arguments=arguments, future=ClusterFuture(), after_any=after_any)
+        call = Call(name=name, function=function, arguments=arguments, future=future or ClusterFuture())
         self._dispatcher.add(call)
         return call.future
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any
 
@@ -22,6 +23,10 @@ class ClusterFuture(Future[Any]):
         self.unit = 0
         self._changing = threading.RLock()
         self._on_submitted: list[Callable[[ClusterFuture], object]] = []
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result in a coroutine. If its task is cancelled, the call is cancelled too."""
+        return asyncio.wrap_future(self).__await__()
 
     def cancel(self) -> bool:
         """Cancel the call if no runner has started it. Return False if it is running or has ended."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import httpx
 
@@ -40,6 +42,11 @@ class Watcher:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._swept = 0.0
+        _watchers.add(self)
+
+    def reset(self) -> None:
+        """Forget the users and the thread, which do not exist in a forked process."""
+        self.__init__(self._cluster)  # type: ignore[misc]
 
     def enter(self) -> None:
         """Open the event stream, unless it is open."""
@@ -128,3 +135,15 @@ class Watcher:
         self._swept = time.monotonic()
         for listener in listeners:
             listener(None)
+
+
+_watchers: WeakSet[Watcher] = WeakSet()
+
+
+def _reset_all() -> None:
+    for watcher in list(_watchers):
+        watcher.reset()
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork
+    os.register_at_fork(after_in_child=_reset_all)
