@@ -181,15 +181,11 @@ export function takeLinkCode(): string {
 }
 
 // A one-time link that is opened in a tab of the same page changes only the hash.
-globalThis.addEventListener?.("hashchange", () => void followLink());
-
-async function followLink(): Promise<void> {
-  const code = takeLinkCode();
-  if (!code) return;
-  await logIn({ code });
-  if (loginError.peek()) needsToken.value = true;
-  else location.reload();
-}
+globalThis.addEventListener?.("hashchange", (event) => {
+  if (!location.hash.startsWith("#login=")) return;
+  event.stopImmediatePropagation(); // other listeners would replace the hash
+  location.reload();
+});
 
 /** Return the headers for requests of a logged-in browser. */
 export function authorizationHeaders(): Record<string, string> {
