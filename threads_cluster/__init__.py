@@ -38,7 +38,9 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         UnitFailed,
         Unreachable,
+        ValueNotStored,
     )
+    from threads_cluster.joblib_backend import register_joblib
 
 __all__ = [
     "ApiError",
@@ -70,7 +72,9 @@ __all__ = [
     "Unreachable",
     "UnsafeArtifact",
     "UnusableFile",
+    "ValueNotStored",
     "as_completed",
+    "register_joblib",
 ]
 
 #: Modules of the public names that are not errors.
@@ -90,6 +94,7 @@ _MODULES = {
     "UnsafeArtifact": "client.trees",
     "UnusableFile": "client.private_files",
     "as_completed": "client.calling.tasks",
+    "register_joblib": "joblib_backend",
 }
 
 

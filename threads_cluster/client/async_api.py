@@ -181,6 +181,9 @@ class AsyncCluster(Wrapper):
 
     Calls fail and are retried as those of `Cluster`. `Cluster` has three more methods: `attachment` and `dask`, which
     need threads, and `best_host`, which uses SSH.
+
+        async with AsyncCluster() as cluster:
+            print(await cluster.run(["echo", "hello"]))
     """
 
     _wrapped: Cluster

@@ -70,6 +70,7 @@ class Watcher:
             listener(True)
 
     def remove(self, job_id: str) -> None:
+        """Stop to report changes of a job."""
         with self._lock:
             self._listeners.pop(job_id, None)
 
