@@ -57,13 +57,28 @@ def test_loaded_modules_of_the_project_travel_with_their_packages(loaded: Path, 
     }
 
 
-def test_a_changed_module_is_uploaded_again(loaded: Path, fake: Calling) -> None:
+def test_a_changed_module_is_uploaded_again_after_some_time(
+    loaded: Path, fake: Calling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threads_cluster.client.calling.launching.CHECK_SECONDS", 0.0)
     with fake.cluster() as cluster:
         launching = Launching(cluster, Options())
         first = launching.parameters()["files"]
         assert launching.parameters()["files"] == first
         (loaded / "alone_x.py").write_text("X = 2  # longer\n")
         assert launching.parameters()["files"] != first
+
+
+def test_files_are_not_searched_for_each_job(loaded: Path, fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threads_cluster.client.calling.launching.CHECK_SECONDS", 600.0)
+    with fake.cluster() as cluster:
+        launching = Launching(cluster, Options())
+        first = launching.parameters()
+        monkeypatch.setattr(project, "modules", lambda: pytest.fail("the modules are searched again"))
+        assert launching.parameters() == first
+        monkeypatch.setitem(sys.modules, "another_x", sys)
+        monkeypatch.setattr(project, "modules", dict)
+        assert "files" not in launching.parameters(), "another module is loaded"
 
 
 def test_a_runner_on_another_machine_gets_cloudpickle(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,9 @@ class CallJob:
             except BaseException as error:
                 self._fail(error)
             now = time.monotonic()
-            self.next_read = now + max(_LEAST_PAUSE, _REST * (now - began))
+            # A job with few calls is read after each event, so that a result does not wait
+            pause = max(_LEAST_PAUSE, _REST * (now - began)) if len(self._calls) > _FEW else 0.0
+            self.next_read = now + pause
 
     def _read(self, has_ended: bool | None) -> None:
         job = self._cluster.job(self.job_id) if has_ended is None else None

@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from threads_cluster.errors import BadArgument
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
 
+#: Seconds for which files count as unchanged after a check, unless more modules are loaded.
+CHECK_SECONDS = 1.0
 _PROGRAM = Path(__file__).with_name("program.py").read_text(encoding="utf-8")
 #: Shell script that runs the program with the first Python that the runner has.
 _LAUNCH = """
@@ -35,6 +38,8 @@ class Launching:
         self._is_local = _LOOPBACK.fullmatch(cluster.url) is not None and bool(sys.executable)
         self._uploading = threading.Lock()
         self._uploaded: tuple[object, str] | None = None
+        #: Number of modules at the last check of the files, time of the next check, and the artifact, or None.
+        self._checked: tuple[int, float, str] | None = None
         self._program = options.program(
             [
                 "sh",
@@ -68,20 +73,26 @@ class Launching:
 
     def forget_upload(self) -> None:
         """Upload the files again for the next job, because the cluster has deleted them."""
-        self._uploaded = None
+        self._uploaded = self._checked = None
 
     def _files(self) -> str:
         """Return the artifact with the files of the calls, or an empty text if they need no files."""
         with self._uploading:
-            if self._options.files is not None:
-                state, folder = self._options.files, Path(self._options.files)
-                return self._upload(state, folder)
-            found = project.modules() | ({} if self._is_local else project.cloudpickle_files())
-            packages = self._packages()
-            if not found and not packages:
-                return ""
-            with tempfile.TemporaryDirectory(prefix="cluster-project-") as name:
-                return self._upload_project(found, packages, Path(name))
+            count, now = len(sys.modules), time.monotonic()
+            if self._checked is None or self._checked[0] != count or now >= self._checked[1]:
+                self._checked = (count, now + CHECK_SECONDS, self._upload_changes())
+            return self._checked[2]
+
+    def _upload_changes(self) -> str:
+        if self._options.files is not None:
+            state, folder = self._options.files, Path(self._options.files)
+            return self._upload(state, folder)
+        found = project.modules() | ({} if self._is_local else project.cloudpickle_files())
+        packages = self._packages()
+        if not found and not packages:
+            return ""
+        with tempfile.TemporaryDirectory(prefix="cluster-project-") as name:
+            return self._upload_project(found, packages, Path(name))
 
     def _upload_project(self, found: dict[str, Path], packages: str, folder: Path) -> str:
         state = {path: (file, file.stat().st_mtime_ns) for path, file in found.items()}
