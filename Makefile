@@ -29,7 +29,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
 .PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos many-starts new-user-walk bundle-walk soak wheel install-walk web web-test openapi openapi-test licenses release proto \
-  bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
+  bench bench-calls bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -180,6 +180,12 @@ greedy-equal: setup ## compare the greedy output of llama.cpp and Transformers; 
 
 bench: setup ## compare with peers; ONLY=P2 runs one goal, GUARDED=1 adds tokens, caps and audit
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+bench-calls: setup ## compare calls of Python functions with Dask, Ray and a process pool (goal C2) in 5 minutes
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(BIN)/python -m venv "$$folder" && \
+	  "$$folder/bin/pip" install -q numpy distributed==2026.8.0 && \
+	  { "$$folder/bin/pip" install -q ray==2.60.0 || echo "Ray has no wheel for this machine"; } && \
+	  C2_PYTHON="$$folder/bin/python" $(BIN)/python -m benchmarks --only C2
 
 bench-scale: setup ## measure 1,000 simulated workers (goal P8) in 12 minutes on an idle machine; QUICK=1 is shorter
 	$(BIN)/python -m benchmarks --only P8
