@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
     from threads_cluster.client.async_api import AsyncCluster
     from threads_cluster.client.calling.executor import ClusterExecutor
+    from threads_cluster.client.calling.references import Reference
     from threads_cluster.client.calling.tasks import Task, as_completed
     from threads_cluster.client.checkouts import NotRunning
     from threads_cluster.client.dask_clients import NotReached
@@ -62,6 +63,7 @@ __all__ = [
     "NotReached",
     "NotRunning",
     "Program",
+    "Reference",
     "RemoteTraceback",
     "Task",
     "TimedOut",
@@ -82,6 +84,7 @@ _MODULES = {
     "AsyncCluster": "client.async_api",
     "Cluster": "client.api",
     "ClusterExecutor": "client.calling.executor",
+    "Reference": "client.calling.references",
     "ClusterClient": "compat.cluster_client",
     "Died": "client.services",
     "DownloadFailed": "client.models",

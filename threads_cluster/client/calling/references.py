@@ -15,6 +15,10 @@ class Reference:
 
     Pass a reference to a call as an argument or inside of an argument. The function receives the value. Each runner
     reads the value once. The cluster deletes the value after the last reference to it, or when the Cluster is closed.
+
+        words = cluster.put(["a", "list", "of", "words"])
+        with cluster.executor() as executor:
+            print(executor.submit(len, words).result())
     """
 
     def __init__(
