@@ -180,6 +180,10 @@ proto: setup ## generate the gRPC messages from coordinator/rpc/cluster.proto
 join-walk: setup ## join three new machines without a checkout in network namespaces (minutes; requires root)
 	$(BIN)/python -m tests.integration.join_walk
 
+.PHONY: executor-test
+executor-test: setup ## run CPython's own executor tests with the executor of a cluster (Debian: downloads their package)
+	$(BIN)/python -m tests.integration.executor_walk
+
 greedy-equal: setup ## compare the greedy output of llama.cpp and Transformers; ENGINE_PYTHON is a Python with torch and transformers
 	@test -n "$(ENGINE_PYTHON)" || { echo "error: ENGINE_PYTHON is not set; set it to a Python that has torch and transformers" >&2; exit 2; }
 	$(BIN)/python -m tests.greedy_equal --python $(ENGINE_PYTHON)

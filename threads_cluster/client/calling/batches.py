@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,16 +64,17 @@ class CallQueue:
         self._calls.put(call)
 
     def close(self) -> None:
-        """End the iteration over batches after the calls that were added before."""
+        """Let `take` return False with the last calls."""
         self._calls.put(None)
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield the calls that arrived at about the same time, by function, until the queue is closed."""
-        closed = False
-        while not closed and (first := self._calls.get()) is not None:
-            calls = [first]
-            closed = self._collect(calls)
-            yield from _by_function(calls)
+    def take(self) -> tuple[list[Batch], bool]:
+        """Return calls that arrived at about the same time, by function, and False if the queue was closed."""
+        first = self._calls.get()
+        if first is None:
+            return [], False
+        calls = [first]
+        is_closed = self._collect(calls)
+        return _by_function(calls), not is_closed
 
     def _collect(self, calls: list[Call]) -> bool:
         """Add further calls. Return True if the queue was closed."""

@@ -37,6 +37,7 @@ class CallJob:
         self._cluster, self._options, self._launching = cluster, options, launching
         self._calls: Sequence[Call] = batch.calls
         self._left: dict[int, ClusterFuture] = {number: call.future for number, call in enumerate(batch.calls)}
+        self._total = len(batch.calls)
         #: Number of calls that have neither ended nor been cancelled.
         self._open = len(batch.calls)
         self._counting, self._reading = threading.Lock(), threading.Lock()
@@ -71,11 +72,14 @@ class CallJob:
         with self._reading:
             self._calls = [call for call in self._calls if not call.future.cancelled()]
             self._left = {number: call.future for number, call in enumerate(self._calls)}
+            self._total = len(self._calls)
             try:
                 return not self._left or self._submit(check_runner)
             except BaseException as error:
                 self._fail(error)
                 return True
+            finally:
+                self._calls = ()  # The job must not keep results that its user has dropped
 
     def _submit(self, check_runner: bool) -> bool:
         first = self._calls[0]
@@ -147,7 +151,7 @@ class CallJob:
                 self._fail(error)
             now = time.monotonic()
             # A job with few calls is read after each event, so that a result does not wait
-            pause = max(_LEAST_PAUSE, _REST * (now - began)) if len(self._calls) > _FEW else 0.0
+            pause = max(_LEAST_PAUSE, _REST * (now - began)) if self._total > _FEW else 0.0
             self.next_read = now + pause
 
     def _read(self, has_ended: bool | None) -> None:
@@ -165,8 +169,8 @@ class CallJob:
     def _units(self) -> Iterator[Mapping[str, Any]]:
         """Yield the units that have ended since the last read, and other units."""
         programs = self._cluster.programs
-        if len(self._calls) <= _FEW:
-            yield from programs.page(self.job_id, min(self._left), len(self._calls))["units"]
+        if self._total <= _FEW:
+            yield from programs.page(self.job_id, min(self._left), self._total)["units"]
             return
         runs = programs.states(self.job_id)
         for lo, hi, state in runs:

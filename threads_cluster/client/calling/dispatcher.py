@@ -112,12 +112,19 @@ class Dispatcher:
             self._watcher.leave()
 
     def _send(self) -> None:
-        for batch in self._queue.batches():
+        while self._send_next():
+            pass
+
+    def _send_next(self) -> bool:
+        """Submit the next calls, and return False after the last ones. While this waits, nothing refers to calls."""
+        batches, is_open = self._queue.take()
+        for batch in batches:
             job = CallJob(self._cluster, batch, self._options, self._launching)
             with self._changed:
                 self._jobs.add(job)
             job.add_settled_callback(partial(self._run, self._settle, job))
             self._run(self._submit, job)
+        return is_open
 
     def _run(self, step: Callable[[CallJob], None], job: CallJob, delay: float = 0.0) -> None:
         """Execute one step of a job in another thread."""

@@ -132,13 +132,17 @@ def _results(
     """Yield the results of futures, and submit a further call after each. Cancel the rest at the end."""
     try:
         while futures:
-            value = futures[0].result(None if until is None else until - time.monotonic())
-            futures.popleft()
-            futures.extend(submit())
-            yield value
+            yield _take(futures, submit, until)  # No variable, because the generator must not keep the result
     finally:
         for future in futures:
             future.cancel()
+
+
+def _take(futures: deque[ClusterFuture], submit: Callable[[], Iterable[ClusterFuture]], until: float | None) -> Any:
+    futures[0].exception(None if until is None else until - time.monotonic())  # Waits
+    value = futures.popleft().result()
+    futures.extend(submit())
+    return value
 
 
 def _in_chunks(function: Callable[..., Any]) -> Callable[[list[tuple[Any, ...]]], list[Any]]:
