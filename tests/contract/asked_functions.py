@@ -14,7 +14,7 @@ from jobs.models import Device
 from jobs.worker import known_answers
 
 #: Modules whose functions run once to create tables for all other functions.
-_TABLES = {"tables"}
+_TABLES = {"tables", "frontier_tables"}
 
 
 def _counted(function: Any, name: str, called: set[str]) -> Callable[..., Any]:

@@ -504,10 +504,25 @@ REFUSED += [
     ({"start_number": 1}, "number_count", "required"),
     ({"number_count": 1}, "start_number", "required"),
     ({"mode": "trajectory"}, "n", "required"),
+    ({"mode": "frontier"}, "bits", "required"),
+    ({"mode": "frontier", "bits": 83}, "bits", "20..82"),
+    ({"mode": "frontier", "bits": 40, "n": 3}, "n", "belongs to mode trajectory"),
     ({"start_number": 1, "number_count": 5, "colour": 1}, "colour", "not permitted"),
-    ({"start_number": 1, "number_count": 5, "mode": "sideways"}, "mode", "statistics, verify, records or trajectory"),
-    ({"start_number": 1, "number_count": 5, "mode": None}, "mode", "statistics, verify, records or trajectory"),
-    ({"start_number": 1, "number_count": 5, "mode": ["verify"]}, "mode", "statistics, verify, records or trajectory"),
+    (
+        {"start_number": 1, "number_count": 5, "mode": "sideways"},
+        "mode",
+        "statistics, verify, records, trajectory or frontier",
+    ),
+    (
+        {"start_number": 1, "number_count": 5, "mode": None},
+        "mode",
+        "statistics, verify, records, trajectory or frontier",
+    ),
+    (
+        {"start_number": 1, "number_count": 5, "mode": ["verify"]},
+        "mode",
+        "statistics, verify, records, trajectory or frontier",
+    ),
     ({"start_number": 1, "number_count": 5, "n": 3}, "n", "belongs to mode trajectory"),
     ({"start_number": 1, "number_count": 5, "max_points": 30}, "max_points", "belongs to mode trajectory"),
     (

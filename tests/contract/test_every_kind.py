@@ -100,7 +100,9 @@ def test_a_kind_brings_its_readme_and_published_answers(kind: str) -> None:
 def test_the_map_of_files_names_each(kind: str) -> None:
     """A README with a section `Files` names exactly the files of the kind."""
     section = _readme(kind).partition("## Files")[2].partition("\n## ")[0]
-    files = {path.name for path in (FOLDER / kind).iterdir() if path.is_file()} - {"__init__.py", "README.md"}
+    files = {path.name for path in (FOLDER / kind).iterdir() if path.is_file() and path.suffix != ".md"} - {
+        "__init__.py"
+    }
     assert set(re.findall(r"`([\w.]+\.(?:py|cu|cuh|json))`", section)) == files
 
 

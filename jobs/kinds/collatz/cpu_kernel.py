@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.kinds.collatz import records, statistics, trajectory, verify
+from jobs.kinds.collatz import frontier, records, statistics, trajectory, verify
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
@@ -13,6 +13,7 @@ _MODES: dict[str, Any] = {
     "verify": verify.run,
     "records": records.run,
     "trajectory": trajectory.run,
+    "frontier": frontier.run,
 }
 
 
@@ -30,3 +31,4 @@ def warm() -> None:
     statistics.warm()
     records.warm()
     verify.warm()
+    frontier.warm()

@@ -19,8 +19,9 @@ from pydantic_core import PydanticCustomError
 
 from jobs.encoding.json_reader import JsonReader
 from jobs.encoding.numbers import ExactInt
-from jobs.kinds.collatz import partials, statistics_binaries, titles
+from jobs.kinds.collatz import frontier_plan, partials, statistics_binaries, titles
 from jobs.kinds.collatz import records_published as published
+from jobs.kinds.collatz.frontier_rules import LEAST_BITS, MOST_BITS
 from jobs.kinds.collatz.result_schema import RESULT
 from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS
@@ -43,7 +44,7 @@ STEP_LIMIT = 20_000_000
 #: Maximum duration in seconds of the computation of a trajectory, which is a single unit.
 TRAJECTORY_SECONDS = 900.0
 
-MODES = ("statistics", "verify", "records", "trajectory")
+MODES = ("statistics", "verify", "records", "trajectory", "frontier")
 RANGES = ("statistics", "verify", "records")
 #: For each field, the modes that accept the field, and whether the field is required in these modes.
 FIELDS = {
@@ -55,6 +56,7 @@ FIELDS = {
     "known": (("records",), False),
     "n": (("trajectory",), True),
     "max_points": (("trajectory",), False),
+    "bits": (("frontier",), True),
 }
 
 
@@ -86,6 +88,7 @@ Huge: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]{1,20000}$"}]}),
 ]
 Points: TypeAlias = Annotated[int, ExactInt(2, 100_000)]
+Bits: TypeAlias = Annotated[int, ExactInt(LEAST_BITS, MOST_BITS)]
 
 
 class Known(BaseModel):
@@ -102,11 +105,11 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
 
-    mode: Literal["statistics", "verify", "records", "trajectory"] = Field(
+    mode: Literal["statistics", "verify", "records", "trajectory", "frontier"] = Field(
         "statistics", description="Mode of computation."
     )
-    start_number: Start | None = Field(None, description="All modes except trajectory: the first number.")
-    number_count: Count | None = Field(None, description="All modes except trajectory: the number of numbers.")
+    start_number: Start | None = Field(None, description="statistics, verify, records: the first number.")
+    number_count: Count | None = Field(None, description="statistics, verify, records: the number of numbers.")
     batch_size: Batch | None = Field(None, description="Maximum numbers per kernel launch; null: chosen by the device.")
     columns: Columns | None = Field(None, description="statistics: maximum number of columns for plots; null: none.")
     density: StrictBool | None = Field(None, description="statistics: whether each column has a histogram of delays.")
@@ -115,6 +118,8 @@ class Parameters(BaseModel):
     )
     n: Huge | None = Field(None, description="trajectory: the number, with up to 20,000 digits.")
     max_points: Points | None = Field(None, description="trajectory: maximum points of the curve; null: 4000.")
+
+    bits: Bits | None = Field(None, description="frontier: verifies all numbers below 2^bits.")
 
     @field_validator("mode", mode="before")
     @classmethod
@@ -264,6 +269,19 @@ def _plan_trajectory(parameters: Parameters) -> Plan:
     )
 
 
+def _plan_frontier(parameters: Parameters) -> Plan:
+    bits = parameters.bits
+    assert bits is not None  # guaranteed by the validators of `Parameters`
+    return Plan(
+        total=frontier_plan.division(bits).units,
+        spec={"mode": "frontier", "bits": bits},
+        parameters={"mode": "frontier", "bits": bits},
+        cpu_only="The mode frontier has no GPU kernel.",
+        cpu_seconds=0.1 + 2**bits / 2e11,
+        mode="frontier",
+    )
+
+
 def _statistics_result(spec: Spec, partial: Partial) -> dict[str, Any]:
     shown = partials.result(partial)
     if "columns" in partial:
@@ -337,8 +355,9 @@ class Collatz(Kind):
     binaries = statistics_binaries.BINARIES
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Plan one unit per number, or a single unit for a trajectory."""
-        return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_range(parameters)
+        """Plan one unit per number, a single unit for a trajectory, or one unit per class of numbers for a frontier."""
+        plans = {"trajectory": _plan_trajectory, "frontier": _plan_frontier}
+        return plans.get(parameters.mode, _plan_range)(parameters)
 
     def merge(self, left: Partial, right: Partial) -> Partial:
         """Merge two partial results of the same mode exactly. An empty partial result changes nothing."""
@@ -348,6 +367,8 @@ class Collatz(Kind):
             raise ValueError("a trajectory is a single unit, so it cannot be merged")
         if "histogram" in left:
             return partials.merge(left, right)
+        if "blocks" in left and "units" in left:
+            return frontier_plan.merge(left, right)
         return partials.merge_verified(left, right) if "checksum" in left else partials.merge_records(left, right)
 
     def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
@@ -356,12 +377,16 @@ class Collatz(Kind):
             return _trajectory_result(spec, partial)
         if spec["mode"] == "records":
             return partials.records_result(spec, partial)
+        if spec["mode"] == "frontier":
+            return frontier_plan.result(spec, partial)
         return _verify_result(spec, partial) if spec["mode"] == "verify" else _statistics_result(spec, partial)
 
     def marks(self, spec: Spec, result: dict[str, Any]) -> list[Mark]:
         """Return the mark `verified`, which records that all numbers of the job's range were verified."""
-        if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
+        if spec["mode"] not in ("statistics", "verify", "frontier") or not result.get("verified", True):
             return []
+        if spec["mode"] == "frontier":
+            return [Mark(name="verified", lo=1, hi=2 ** spec["bits"])]
         start = int(spec["start"])
         return [Mark(name="verified", lo=start, hi=start + spec["count"])]
 

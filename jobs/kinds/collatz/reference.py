@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import reduce
 
+from jobs.kinds.collatz import frontier_plan, frontier_rules
 from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.collatz.trajectory_curve import leading, log2
 from jobs.models import Partial, Spec
@@ -22,6 +24,8 @@ def run(spec: Spec, lo: int, hi: int) -> Partial:
     """Return the partial result of units lo..hi-1."""
     if spec["mode"] == "trajectory":
         return trajectory(spec)
+    if spec["mode"] == "frontier":
+        return frontier(spec["bits"], lo, hi)
     start, count = int(spec["start"]) + lo, hi - lo
     if spec["mode"] == "records":
         return records(spec, start, count)
@@ -171,3 +175,37 @@ def curve(path: list[int], max_points: int) -> list[list[int]]:
         steps = range(low, min(low + width, len(path)))
         kept |= {min(steps, key=leads.__getitem__), max(steps, key=leads.__getitem__)}
     return [[step, log2(leads[step])] for step in sorted(kept)]
+
+
+def frontier(bits: int, lo: int, hi: int) -> Partial:
+    """Return the partial result of units lo..hi-1 of a search of all numbers below 2^bits."""
+    cut = frontier_plan.division(bits)
+    roots = frontier_rules.nodes(cut.root)
+    parts = [frontier_unit(cut, roots[cut.node(unit)].b, unit) for unit in range(lo, hi)]
+    return reduce(frontier_plan.merge, parts) if parts else {}
+
+
+def frontier_unit(cut: frontier_plan.Division, lowest: int, unit: int) -> Partial:
+    """Follow all surviving numbers of a unit. `lowest` contains the bits of the unit's node."""
+    depth = cut.root + cut.more
+    inner = int(format(unit % 2**cut.more, f"0{cut.more}b")[::-1], 2) if cut.more else 0
+    sums, largest = [0, 0, 0], 0
+    for n in range(lowest + (inner << cut.root), 2**cut.bits, 2**depth):
+        if frontier_rules.survives(n, cut.bits):
+            passes, x, most = to_floor(n, cut.bits)
+            sums, largest = [sums[0] + 1, sums[1] + passes, sums[2] + x], max(largest, most)
+    return {"units": 1, "blocks": [[cut.block(unit), *sums[:2], sums[2] % 2**64]], "largest_bits": largest}
+
+
+def to_floor(n: int, bits: int) -> tuple[int, int, int]:
+    """Return how many passes of 16 steps lead from the leaf of n below the floor, the last value, and its size."""
+    shift, x, passes, most = max(0, bits - 30), n, 0, 0
+    floor = n >> shift << shift or 1 << (n.bit_length() - 1)
+    for _ in range(bits - frontier_rules.LEAF_BITS):
+        x = step(x)
+    while x >= floor:
+        passes += 1
+        for _ in range(16):
+            x = step(x)
+        most |= x
+    return passes, x, most.bit_length()

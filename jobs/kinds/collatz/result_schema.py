@@ -55,6 +55,8 @@ RESULT: dict[str, Any] = {
         "checksum": _exact("checksum"),
         "candidates": _exact("candidates"),
         "block_steps": _exact("block steps"),
+        "bits": {"title": "bits", "type": "integer"},
+        "survivors": _exact("survivors"),
         "largest_bits": {"title": "bits of the largest value", "type": "integer"},
         "unresolved": {"title": "unresolved", "type": "array", "items": _EXACT},
     },

@@ -16,6 +16,8 @@ def title(parameters: Mapping[str, Any]) -> str:
     mode = parameters["mode"]
     if mode == "trajectory":
         return f"Collatz trajectory of {_number_name(str(parameters['n']))}"
+    if mode == "frontier":
+        return f"Collatz below 2{_superscript(parameters['bits'])}, frontier"
     return f"Collatz {_range(int(parameters['start_number']), int(parameters['number_count']))}, {_WORDS[mode]}"
 
 
