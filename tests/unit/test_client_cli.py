@@ -239,7 +239,7 @@ def test_the_page_of_commands_has_the_same_exit_codes_as_the_help(run: Run) -> N
 def test_the_page_of_commands_has_the_same_commands_as_the_help(run: Run) -> None:
     rows = COMMANDS_PAGE.read_text().partition("| exit code |")[0].splitlines()
     cells = [row.split(" | ")[0] for row in rows if row.startswith("| `")]
-    assert sorted(re.findall(r"`(\w+)", " ".join(cells))) == sorted(cli.commands().commands)
+    assert sorted(re.findall(r"`([\w-]+)", " ".join(cells))) == sorted(cli.commands().commands)
 
 
 def test_every_command_is_in_exactly_one_group_of_the_help() -> None:
@@ -251,7 +251,7 @@ def test_the_help_names_every_command_and_fits_a_terminal_of_24_lines(run: Run) 
     lines = run("--help").out.splitlines()
     assert len(lines) < 24  # The next prompt takes one line
     assert max(map(len, lines)) <= 80
-    words = re.findall(r"\w+", " ".join(lines[2:-3]))
+    words = re.findall(r"[\w-]+", " ".join(lines[2:-3]))
     assert set(cli.commands().commands) <= set(words)
 
 

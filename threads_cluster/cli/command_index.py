@@ -26,6 +26,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "submit": "Submit a job of any kind; each kind has its own flags.",
         "workflow": "",
         "schedule": "",
+        "verify-certificate": "",
     },
     "Observe": {
         "status": "Show workers, jobs and queues.",
@@ -65,6 +66,7 @@ _MODULES = {
     "workflow": "cli.commands.workflow_commands",
     "schedule": "cli.commands.schedules",
     "queue": "cli.commands.queue_commands",
+    "verify-certificate": "cli.commands.certificates",
     "profile": "cli.commands.profile_commands",
     "metrics": "cli.commands.metric_commands",
     "webhook": "cli.commands.webhooks",

@@ -26,7 +26,7 @@ Options of a command: cluster COMMAND --help   Exit codes: cluster watch --help"
 _EXIT_CODES = """\b
 Exit codes:
   0    success; with --wait or watch: the job is done
-  1    the job failed or was cancelled; audit: the log was altered
+  1    the job failed or was cancelled; audit, verify-certificate: the data was altered
   2    wrong usage or settings, or the cluster rejected the request
   3    the cluster cannot be reached, has an error, or sent an invalid response
   4    the command could not write its output
