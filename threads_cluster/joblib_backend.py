@@ -72,11 +72,11 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         return self._cluster
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Return the number of batches to run at the same time. -1 means all slots of the live runners."""
+        """Return the number of batches to run at the same time. -1 and None mean all slots of the live runners."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None:
-            return 1
+            n_jobs = self.default_n_jobs
         return n_jobs if n_jobs > 0 else max(_slots(self.cluster) + 1 + n_jobs, 1)
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **_ignored: Any) -> int:

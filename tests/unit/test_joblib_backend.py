@@ -62,7 +62,7 @@ def test_calls_of_joblib_run_on_an_executor_with_the_options(cluster: FakeCluste
     assert cluster.options == [{"max_running": 5, "name": "joblib", "memory": "1 GiB"}]
 
 
-@pytest.mark.parametrize(("requested", "effective"), [(-1, 5), (-2, 4), (-9, 1), (3, 3), (None, 1)])
+@pytest.mark.parametrize(("requested", "effective"), [(-1, 5), (-2, 4), (-9, 1), (3, 3), (None, 5)])
 def test_the_number_of_jobs_is_the_number_of_slots_of_live_runners(requested: int | None, effective: int) -> None:
     backend = ClusterBackend(FakeCluster())  # type: ignore[arg-type]
     assert backend.effective_n_jobs(requested) == effective
