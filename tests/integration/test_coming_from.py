@@ -17,7 +17,8 @@ from threads_cluster import Cluster
 
 #: Pages in the order of docs/coming-from.md, which links to all of them.
 PAGES = re.findall(r"\(coming-from/([\w-]+)\.md\)", (TOP / "docs/coming-from.md").read_text())
-PAGE = "".join((TOP / f"docs/coming-from/{name}.md").read_text() for name in PAGES)
+_TEXTS = {name: (TOP / f"docs/coming-from/{name}.md").read_text() for name in PAGES}
+PAGE = "".join(_TEXTS.values())
 _LINES = [line for line in PAGE.splitlines() if line.startswith("|")]
 ROWS = [line.split("|") for line in _LINES if not line.startswith(("| --- ", "| In "))]
 HERE = [typed for row in ROWS for typed in re.findall(r"`([^`]+)`", row[-2])]
@@ -34,7 +35,14 @@ ELSEWHERE = {*PROGRAMS, *BESIDE, *PROFILED, *POOLED}
 COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - ELSEWHERE)
 SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
 TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
-_PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
+#: Python code of the pages, keyed by page; test_run.py runs it.
+SNIPPETS = {
+    name: "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    for name, text in _TEXTS.items()
+}
+#: Code in tables that is a part of the code of some page.
+SNIPPETED = {typed for typed in HERE if any(typed in snippet for snippet in SNIPPETS.values())}
+_PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster.")) and typed not in SNIPPETED]
 #: Commands that test_profiles.py evaluates, with a place for artifacts.
 PYTHON_PROFILED = [typed for typed in _PYTHON if typed.startswith("Cluster().profile(")]
 PYTHON = [typed for typed in _PYTHON if "files=" not in typed and typed not in PYTHON_PROFILED]
@@ -61,6 +69,7 @@ def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
         *PYTHON,
         *PYTHON_PROGRAMS,
         *PYTHON_PROFILED,
+        *SNIPPETED,
         *VARIABLES,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.live import Live, until
-from tests.integration.test_coming_from import PROGRAMS, PYTHON_PROGRAMS
+from tests.integration.live import TOP, Live, until
+from tests.integration.test_coming_from import PROGRAMS, PYTHON_PROGRAMS, SNIPPETS
 from threads_cluster import Cluster
 
 #: Program that writes to both streams in pieces and exits with its own code.
@@ -243,7 +244,21 @@ def test_the_lines_of_python_of_the_page_work(
     programs: Live, user: dict[str, str], own_work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(own_work)
-    mapping, single = PYTHON_PROGRAMS
+    mapping, single, *same = PYTHON_PROGRAMS
+    assert set(same) == {single}
     with Cluster(user["CLUSTER_URL"], user["CLUSTER_TOKEN"]) as cluster:
         assert list(eval(mapping, {"Cluster": lambda: cluster})) == list(range(0, 20, 2))  # noqa: S307 - the page's
         assert eval(single, {"Cluster": lambda: cluster}).stdout == b"trained\n"  # noqa: S307 - the page's
+
+
+@pytest.mark.parametrize("page", [page for page, snippet in SNIPPETS.items() if "HeadNode" not in snippet and snippet])
+def test_the_python_code_of_the_page_prints_its_comments(user: dict[str, str], tmp_path: Path, page: str) -> None:
+    expected = re.findall(r"^ *print\(.*\)  # (.*)$", SNIPPETS[page], re.MULTILINE)
+    script = tmp_path / "script.py"
+    script.write_text(SNIPPETS[page])
+    environment = {**os.environ, **user, "PYTHONPATH": str(TOP)}
+    ended = subprocess.run(
+        [sys.executable, script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == expected != []
