@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import as_completed, wait
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from tests.integration.live import until
 from tests.unit.calling_fake import Calling
 from threads_cluster import Cluster
-from threads_cluster.client.calling import call_jobs, project
+from threads_cluster.client.calling import call_jobs, pickling, project
 from threads_cluster.client.calling.executor import ClusterExecutor
 from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.errors import BadArgument, CallFailed, NoRunner, RemoteTraceback
@@ -199,3 +203,55 @@ def test_an_executor_that_is_not_shut_down_ends_with_its_calls(cluster: Cluster)
     del executor
     assert future.result() == 1
     assert until(lambda: not any(thread.name.startswith("cluster-executor") for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize("value", [{"a": [1, 2.5, None, "x"]}, "text", True])
+def test_a_safe_executor_accepts_values_of_json(cluster: Cluster, value: Any) -> None:
+    with cluster.executor(safe=True) as executor:
+        assert executor.submit(lambda: value).result() == value
+
+
+@pytest.mark.parametrize("length", [3, 100_000])
+def test_a_safe_executor_accepts_arrays(length: int) -> None:
+    stream = pickling.dump([numpy.arange(length), numpy.float32(1.5)])
+    array, number = pickling.join([bytearray(part) for part in stream.parts], safe=True)
+    assert array.tolist() == list(range(length)) and number == 1.5
+
+
+def test_a_safe_executor_runs_no_code_of_a_runner(cluster: Cluster, tmp_path: Path) -> None:
+    class Attack:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "attacked"),)
+
+    with cluster.executor(safe=True) as executor, pytest.raises(CallFailed, match=r"mkdir.*safe=True"):
+        executor.submit(lambda: [Attack()]).result()
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_a_safe_executor_describes_exceptions_that_are_not_built_in(cluster: Cluster) -> None:
+    class Mine(Exception):
+        pass
+
+    def fail(kind: type[Exception]) -> None:
+        raise kind("why")
+
+    with cluster.executor(safe=True) as executor:
+        with pytest.raises(CallFailed, match="Mine: why"):
+            executor.submit(fail, Mine).result()
+        with pytest.raises(KeyError, match="why"):
+            executor.submit(fail, KeyError).result()
+
+
+def test_a_pickled_object_is_released_at_once() -> None:
+    class Kept:
+        pass
+
+    kept = Kept()
+    seen = weakref.ref(kept)
+    pickling.dump(kept)
+    gc.disable()
+    try:
+        del kept
+        assert seen() is None
+    finally:
+        gc.enable()

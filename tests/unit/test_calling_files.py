@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.calling_fake import Calling
-from threads_cluster.client.calling import project
+from tests.unit.calling_fake import Calling, Process
+from threads_cluster.client.calling import pickling, project
 from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
 from threads_cluster.errors import BadArgument
@@ -99,6 +99,7 @@ def test_required_packages_are_installed_by_the_runner(fake: Calling, monkeypatc
     monkeypatch.setattr(project, "modules", dict)
     found = parameters(fake, requirements=["numpy>=2", "attrs"])
     assert found["python"] == {"requirements": project.REQUIREMENTS}
+    assert {"cloudpickle/cloudpickle.py", project.REQUIREMENTS} < uploaded(fake)
     assert b"numpy>=2\nattrs\n" in fake.stored.values()
     assert found["command"][-1] == {"literal": "python3"}
 
@@ -116,3 +117,36 @@ def test_a_folder_replaces_the_modules(fake: Calling, tmp_path: Path) -> None:
 def test_a_version_of_python_is_asked_for_by_its_name(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "modules", dict)
     assert parameters(fake, python="3.13")["command"][-1] == {"literal": "python3.13"}
+
+
+def answer(command: list[Any], function: str) -> Any:
+    """Return the exception of a call that the program makes with these arguments."""
+    process = Process([word if isinstance(word, str) else word["literal"] for word in command])
+    try:
+        arguments = pickling.text_of(pickling.dump(((), {})).data)
+        message = {"job": "j1", "unit": 0, "attempt": 1, "item": arguments, "input": function}
+        found = process.run(message)
+        assert found
+        return found
+    finally:
+        process.end()
+
+
+def test_bytecode_of_another_python_is_not_loaded(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "modules", dict)
+    command = parameters(fake)["command"]
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    command[command.index(here)] = "3.99"
+    by_value, by_name = (pickling.text_of(pickling.dump(each).data) for each in (lambda: 1, dict))
+    assert 'pass python="3.99"' in answer(command, by_value)["error"]
+    assert "error" not in answer(command, by_name)
+
+
+def test_a_python_without_cloudpickle_is_named(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "modules", dict)
+    command = parameters(fake)["command"]
+    start = 'if __name__ == "__main__":'
+    command[4] = {"literal": command[4]["literal"].replace(start, f"sys.modules['cloudpickle'] = None\n{start}")}
+    by_value, by_name = (pickling.text_of(pickling.dump(each).data) for each in (lambda: 1, dict))
+    assert "lacks cloudpickle" in answer(command, by_value)["error"]
+    assert "error" not in answer(command, by_name)

@@ -199,16 +199,16 @@ class CallJob:
     def _value(self, unit: Mapping[str, Any]) -> Any:
         value = self._cluster.programs.value(unit)
         if isinstance(value, str):
-            return pickling.decode(value)
+            return pickling.decode(value, safe=self._options.safe)
         self._artifacts.add(unit["artifact"])
-        return self._cluster.values.load(unit, value)
+        return self._cluster.values.load(unit, value, safe=self._options.safe)
 
     def _exception(self, unit: Mapping[str, Any]) -> BaseException:
         words = str(unit.get("error") or unit.get("reason") or f"exit code {unit.get('exit')}")
         if unit.get("reason") != "error":
             return CallFailed(words)
         data, traceback = self._cluster.programs.value({**unit, "value": {"artifact": True}})
-        return pickling.remote_exception(words, data, traceback)
+        return pickling.remote_exception(words, data, traceback, safe=self._options.safe)
 
     def _fail(self, error: BaseException) -> None:
         left, self._left = self._left, {}

@@ -23,8 +23,8 @@ CHECK_SECONDS = 1.0
 _PROGRAM = Path(__file__).with_name("program.py").read_text(encoding="utf-8")
 #: Shell script that runs the program with the first Python that the runner has.
 _LAUNCH = """
-program=$1; shift
-for python; do command -v "$python" >/dev/null && exec "$python" -c "$program"; done
+program=$1 version=$2; shift 2
+for python; do command -v "$python" >/dev/null && exec "$python" -c "$program" "$version"; done
 echo "this runner has no $*" >&2; exit 127
 """.strip()
 _LOOPBACK = re.compile(r"https?://(localhost|127(\.[0-9]+){3}|\[::1\])([:/].*)?")
@@ -47,6 +47,7 @@ class Launching:
                 {"literal": _LAUNCH},
                 "sh",
                 {"literal": _PROGRAM},
+                f"{sys.version_info[0]}.{sys.version_info[1]}",
                 *({"literal": each} for each in self._pythons()),
             ]
         )
@@ -87,7 +88,7 @@ class Launching:
         if self._options.files is not None:
             state, folder = self._options.files, Path(self._options.files)
             return self._upload(state, folder)
-        found = project.modules() | ({} if self._is_local else project.cloudpickle_files())
+        found = project.modules() | ({} if self._pythons()[0] == sys.executable else project.cloudpickle_files())
         packages = self._packages()
         if not found and not packages:
             return ""

@@ -32,6 +32,9 @@ MOST_DESCRIPTORS = 253
 #: Folder of the program. Functions can change the current folder.
 FOLDER = Path.cwd()
 
+#: Python versions of the client, if known, and of this process.
+CLIENT, HERE = "".join(sys.argv[1:2]), f"{sys.version_info[0]}.{sys.version_info[1]}"
+
 
 def main() -> None:
     ours = socket.socket(fileno=0)
@@ -80,6 +83,23 @@ class Unpickler(pickle.Unpickler):
         super().__init__(file, buffers=buffers)
         self._files = files
         self._values: dict[Any, Any] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a class or function. Refuse bytecode of another Python, which can crash the process."""
+        if name == "_make_function" and CLIENT not in ("", HERE):
+            raise RuntimeError(
+                f"a function pickled by Python {CLIENT} cannot run in the runner's Python {HERE}; call a function of a "
+                f'module, pass python="{CLIENT}", or use Python {HERE} in the client'
+            )
+        try:
+            return super().find_class(module, name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "cloudpickle":
+                raise
+            words = (
+                f"{sys.executable} on the runner lacks cloudpickle; install it there, or call a function of a module"
+            )
+            raise RuntimeError(words) from error
 
     def persistent_load(self, location: Any) -> Any:
         if location not in self._values:

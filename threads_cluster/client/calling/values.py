@@ -108,9 +108,9 @@ class ValueStore:
         lines = b"".join(json.dumps(item).encode() + b"\n" for item in items)
         return self._store("calls", sizes, contents, lines)
 
-    def load(self, unit: Mapping[str, Any], names: Sequence[str]) -> Any:
+    def load(self, unit: Mapping[str, Any], names: Sequence[str], *, safe: bool = False) -> Any:
         """Return the value of a unit from files with its pickle and its buffers. Raises CallFailed."""
-        return pickling.join([self._read(unit, name) for name in names])
+        return pickling.join([self._read(unit, name) for name in names], safe=safe)
 
     def _read(self, unit: Mapping[str, Any], name: str) -> bytearray:
         path = f"outputs/{unit['unit']}/{name}"
