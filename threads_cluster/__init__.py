@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         Unreachable,
         ValueNotStored,
     )
-    from threads_cluster.joblib_backend import register_joblib
+    from threads_cluster.joblib_backend import register_joblib as register_joblib
 
 __all__ = [
     "ApiError",
@@ -76,10 +76,9 @@ __all__ = [
     "UnusableFile",
     "ValueNotStored",
     "as_completed",
-    "register_joblib",
 ]
 
-#: Modules of the public names that are not errors.
+#: Modules of the public names that are not errors. `register_joblib` is not in `__all__`, because it needs joblib.
 _MODULES = {
     "AsyncCluster": "client.async_api",
     "Cluster": "client.api",
@@ -102,7 +101,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
 

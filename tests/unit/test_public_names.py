@@ -6,6 +6,8 @@ import importlib
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,3 +85,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert Path(threads_cluster.__file__).with_name("py.typed").is_file()
+
+
+def test_a_star_import_needs_no_optional_package() -> None:
+    code = "import sys; sys.modules['joblib'] = None; from threads_cluster import *; print(Cluster.__name__)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "Cluster\n"
+    )
