@@ -4,8 +4,7 @@ import { defineConfig } from "vite";
 const port = process.env.COORDINATOR_PORT ?? "3000";
 
 const SHARED =
-  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|error-message|histogram|bins|summary|long-table|visible-rows|follow|picture-export|svg|save-dialog|chart|scale)/;
-const JOB = /src\/(ui\/(outline|error-message)|lib\/(summary|submission))/;
+  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|histogram|bins|long-table|visible-rows|follow|picture-export|svg|save-dialog|chart|scale)/;
 /** Modules that the initially visible parts of the Collatz page share; they are bundled as one script. */
 const NUMBERS = /src\/(density|pages\/collatz)\/(?!classes|trajectory|model\/(coral|palette|inverse))/;
 
@@ -27,7 +26,6 @@ export default defineConfig({
         codeSplitting: {
           groups: [
             { name: "shared", test: SHARED, minShareCount: 2 },
-            { name: "job", test: JOB, minShareCount: 2 },
             { name: "numbers", test: NUMBERS, minShareCount: 2 },
           ],
         },

@@ -175,6 +175,21 @@ def page(open_page: Open) -> Page:
     return open_page()
 
 
+#: Names of the header's links to the parts of the Cluster page.
+PARTS = {"overview": "Home", "hosts": "Machines", "workers": "Machines", "gpus": "Machines"}
+
+
+def go(page: Page, part: str) -> None:
+    """Open a part of the Cluster page from the header."""
+    if (menu := page.get_by_role("button", name="Menu")).is_visible():
+        menu.click()
+    name = PARTS.get(part, part.capitalize())
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+    if name == "Machines":
+        page.get_by_role("tab", name=re.compile(part, re.IGNORECASE)).click()
+    expect(page.locator(f"#panel-{part}")).to_be_visible()
+
+
 def shot(page: Page, name: str) -> Path:
     """Save a screenshot for people in tests/browser/screenshots."""
     SCREENSHOTS.mkdir(exist_ok=True)

@@ -251,7 +251,8 @@ class Fleet(Programs):
         if path == "/api/history":
             return self.history(), {}
         if path == "/api/jobs":
-            return {"jobs": [*self.jobs.values()], "cursor": None}, {}
+            rows = [row for row in self.jobs.values() if row["state"] == query.get("state", row["state"])]
+            return {"jobs": rows, "cursor": None}, {}
         if path == "/api/hosts":
             return {"hosts": self.hosts}, {}
         if path == "/api/usage":

@@ -20,6 +20,7 @@ from tests.browser.conftest import (
     Open,
     by_keys,
     focused_row,
+    go,
     in_both_themes,
     overflow,
     settled,
@@ -28,15 +29,10 @@ from tests.browser.conftest import (
 )
 from tests.integration.live import Live, until
 
-TABS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring")
+PARTS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring")
 #: Parameters of a job that runs for hours, and of a job that finishes immediately.
 LONG = {"start_number": 10**15, "number_count": 10**13}
 SHORT = {"start_number": 1, "number_count": 1000}
-
-
-def go(page: Page, tab: str) -> None:
-    page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
-    expect(page.locator(f"#panel-{tab}")).to_be_visible()
 
 
 def row(page: Page, job: str) -> Locator:
@@ -53,7 +49,7 @@ def long_job(pages: Live) -> Iterator[str]:
 
 
 def test_a_job_from_the_form_to_its_result(page: Page, pages: Live) -> None:
-    page.get_by_role("button", name="New job").first.click()
+    page.keyboard.press("n")
     form = page.get_by_role("dialog", name="New job")
     form.get_by_label("kind", exact=True).select_option("collatz")
     form.get_by_label("start number").fill("2^61 - 1")
@@ -269,10 +265,10 @@ def test_a_failed_job_says_why_and_raises_an_alert(page: Page, pages: Live) -> N
     shot(page, "drawer-failed-light")
     go(page, "monitoring")
     expect(row(page, "jobs-failed/faulty")).to_contain_text("firing")
-    expect(page.get_by_role("tab", name="Monitoring")).to_contain_text("1 firing")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Monitoring")).to_contain_text("1 firing")
     shot(page, "alert-light")
     row(page, "jobs-failed/faulty").get_by_role("button").click()
-    expect(page.get_by_role("tab", name="Monitoring")).not_to_contain_text("firing")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Monitoring")).not_to_contain_text("firing")
 
 
 def test_a_worker_is_drained_and_let_work_again(page: Page, pages: Live) -> None:
@@ -414,7 +410,7 @@ def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> 
 def test_every_tab_is_whole_and_accessible(open_page: Open, pages: Live, long_job: str, width: str) -> None:
     options = {"viewport": PHONE, "has_touch": True} if width == "phone" else {}
     page = open_page(**options)
-    for tab in TABS:
+    for tab in PARTS:
         go(page, tab)
         whole(page, tab, width)
     go(page, "jobs")

@@ -21,7 +21,7 @@ def form(page: Page) -> Locator:
 
 def test_the_list_names_every_kind_and_leads_to_its_form(open_page: Open, pages: Live) -> None:
     page = open_page("/cluster.html")
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Kinds").click()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Run").click()
     table = page.get_by_role("region", name="Kinds of job")
     for kind in pages.get("/api/job-types")["kinds"]:
         expect(table.get_by_role("link", name=kind["type"], exact=True)).to_be_visible()
@@ -137,7 +137,7 @@ def test_a_result_has_tables_and_a_histogram_where_it_says_so(open_page: Open, p
 def test_the_job_list_of_the_cluster_page_leads_here(page: Page, pages: Live) -> None:
     made = pages.submit("paced", {"units": 3})
     page.goto(f"{pages.url()}/cluster.html#tab=jobs&job={made}")
-    page.get_by_role("complementary").get_by_role("link", name="Open in Kinds").click()
+    page.get_by_role("complementary").get_by_role("link", name="Open in Run").click()
     expect(page.get_by_role("region", name=f"Job {made}")).to_be_visible()
     expect(page.get_by_role("heading", name="paced", exact=True)).to_be_visible()
 
@@ -151,7 +151,7 @@ def test_the_page_is_whole_and_accessible(open_page: Open, pages: Live, width: s
     expect(page.locator(".figures")).to_contain_text("mean speedup")
     whole(page, f"kind-{width}")
     page.keyboard.press("Shift+L")
-    expect(page.get_by_role("heading", name="Kinds of job")).to_be_visible()
+    expect(page.get_by_role("heading", name="Run a job")).to_be_visible()
     whole(page, f"kinds-{width}")
 
 

@@ -18,7 +18,8 @@ from tests.browser.conftest import (
     PHONE,
     RESTED,
     Open,
-    by_keys,
+    go,
+    in_both_themes,
     overflow,
     settled,
     shot,
@@ -86,23 +87,23 @@ def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStac
     fleet.away = False
 
 
-def test_three_things_to_run_where_nothing_has_run(open_address: Open, stack: ExitStack) -> None:
+def test_an_empty_cluster_shows_a_first_command_to_copy(open_address: Open, stack: ExitStack) -> None:
     fleet = Fleet([], [worker("cpu-1", "idle")])
-    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=PHONE, has_touch=True)
-    welcome = page.get_by_role("region", name="No job has run on this cluster yet")
-    # Anonymous users cannot run programs, so the page says so instead of offering a button.
-    expect(welcome.get_by_role("listitem")).to_have_count(3)
-    expect(welcome.get_by_role("button", name="Run")).to_have_count(2)
-    expect(welcome).to_contain_text("a token with the scope run")
-    expect(welcome).to_contain_text("waits until you start a runner")
-    expect(page.get_by_role("button", name="New job")).to_be_visible()
+    url = stack.enter_context(served(fleet, DIST))
+    page = open_address(
+        f"{url}/cluster.html", viewport=PHONE, has_touch=True, permissions=["clipboard-read", "clipboard-write"]
+    )
+    welcome = page.get_by_role("region", name="Run your first job")
+    welcome.get_by_role("button", name="Copy the command").tap()
+    expect(page.get_by_text("Copied the command")).to_be_visible()
+    # Anonymous users cannot run programs, so the page offers jobs of compiled kinds.
+    expect(page.get_by_role("link", name="Run a program")).to_have_count(0)
+    expect(page.get_by_text("a token that has the scope run")).to_be_visible()
     settled(page)
     assert violations(page) == [] and overflow(page) == 0
-    shot(page, "overview-welcome-phone")
-    welcome.get_by_role("listitem").filter(has_text="--start-number 1").get_by_role("button", name="Run").tap()
-    expect(welcome).to_be_hidden()
-    assert fleet.submitted[0]["parameters"]["start_number"] == 1
-    expect(page.locator(".now li")).to_have_count(1)
+    shot(page, "home-empty-phone")
+    welcome.get_by_role("button", name="add a machine").tap()
+    expect(page.locator("#panel-hosts")).to_be_visible()
 
 
 def test_a_job_that_somebody_else_deleted_is_gone_once_it_is_looked_at(open_address: Open, stack: ExitStack) -> None:
@@ -134,7 +135,7 @@ def test_a_job_that_somebody_else_deletes_goes_at_once_and_is_told(open_address:
     fleet.move({"type": "deleted", "job": gone["job_id"], "kind": "collatz", "state": "deleted", "done": 1, "total": 1})
     expect(rows).to_have_count(1)
     expect(page.get_by_role("complementary")).to_contain_text("was deleted")
-    page.get_by_role("tab", name="Overview").click()
+    go(page, "overview")
     expect(page.locator(".events.lines li").first).to_contain_text("deleted")
 
 
@@ -210,17 +211,17 @@ def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: Exi
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=WIDE)
     expect(page.locator(".events.lines li")).to_have_count(6)
     settled(page)
-    assert wrapped(page, ".headlines > div, .others, .events li, .tiles .row, .tab-row, .header") == []
+    assert wrapped(page, ".headlines > div, .others, .events li, .tiles .row, .header") == []
     cut = page.evaluate(CUT, ".events.lines .link, .events.lines .state")
     assert not [text for text in cut if not text.startswith(("Threads: 8 cores, work", "failed: parameters"))], cut
     assert max(page.locator(".events.lines li:has(.link)").evaluate_all(SPARE)) < 20
     for tab, rows, first in (("jobs", "tbody tr, .segments", "5c7b3fb0"), ("workers", "tbody tr", "cpu-1")):
-        page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
+        go(page, tab)
         expect(page.locator("tbody")).to_contain_text(first)
         settled(page)
         assert (wrapped(page, rows), page.evaluate(CUT, ".scroll")) == ([], []), tab
     shot(page, "workers-wide")
-    page.get_by_role("tab", name=re.compile("Jobs")).click()
+    go(page, "jobs")
     page.set_viewport_size(PHONE)
     settled(page)
     boxes = [page.locator(".job-table tbody tr").first.locator(each).bounding_box() for each in ("input", ".opens")]
@@ -301,7 +302,7 @@ def test_long_names_leave_room_for_what_is_said_of_them(open_address: Open, stac
     assert overflow(page) == 0
     page.set_viewport_size(DESKTOP)
     for tab, column in (("Hosts", ".col-cpu"), ("Workers", ".col-lanes")):
-        page.get_by_role("tab", name=re.compile(tab)).click()
+        go(page, tab.lower())
         row = page.locator("tbody tr", has_text=names[0]).first
         expect(row).to_be_visible()
         settled(page)
@@ -348,25 +349,48 @@ def test_a_phone_says_how_long_a_job_waits_or_ran(open_address: Open, stack: Exi
     shot(page, "phone-waiting")
 
 
-def test_a_phone_shows_the_tab_that_is_chosen(open_address: Open, stack: ExitStack) -> None:
+def test_a_phone_has_a_menu_that_names_the_open_page(open_address: Open, stack: ExitStack) -> None:
     base = stack.enter_context(served(busy(), DIST)) + "/cluster.html"
     page = open_address(f"{base}#tab=services", viewport=PHONE)
-    bar, chosen = page.get_by_role("tablist"), page.locator("[role=tab][aria-selected=true]")
-
-    def in_sight() -> bool:
-        settled(page)
-        outer, inner = bar.bounding_box(), chosen.bounding_box()
-        assert outer and inner
-        return outer["x"] <= inner["x"] + 0.5 and inner["x"] + inner["width"] <= outer["x"] + outer["width"] + 0.5
-
-    expect(page.get_by_role("tab", name=re.compile("Workers 3"))).to_be_visible()
-    until(in_sight)
-    for key, name in (("m", "Monitoring"), ("o", "Overview"), ("f", "Workflows")):
-        by_keys(page, f"g{key}", chosen.filter(has_text=name))
-        until(in_sight)
+    menu, links = page.get_by_role("button", name="Menu"), page.get_by_role("navigation", name="Pages")
+    expect(menu).to_contain_text("Services")
+    expect(links).to_be_hidden()
+    menu.click()
+    expect(links.get_by_role("link", name="Services")).to_have_attribute("aria-current", "page")
+    assert violations(page) == [] and overflow(page) == 0
+    shot(page, "menu-phone")
+    page.keyboard.press("Escape")
+    expect(links).to_be_hidden()
+    go(page, "workers")
+    expect(links).to_be_hidden()
+    expect(menu).to_contain_text("Machines")
     page.go_back()
-    expect(chosen).to_contain_text("Overview")
-    until(in_sight)
+    page.go_back()
+    expect(menu).to_contain_text("Services")
+
+
+def test_home_lists_what_needs_attention_with_one_action_each(open_address: Open, stack: ExitStack) -> None:
+    fleet = busy()
+    failed = job("f0f0f0f0f0f0f0f0", "failed", "command", age=20, error="item 4: exit code 1")
+    reason = "no runner has 2 GPUs; runner-1 comes closest, with 1 GPU"
+    stuck = job("abababababababab", "queued", "command", waiting_because=reason)
+    old = job("0123012301230123", "failed", ended=moment(time.time() - 3 * 86400))
+    fleet.jobs |= {each["job_id"]: each for each in (failed, stuck, old)}
+    url = stack.enter_context(served(fleet, DIST))
+    page = open_address(f"{url}/cluster.html")
+    items = page.get_by_role("region", name="Needs attention").get_by_role("listitem")
+    expect(items.filter(has_text="item 4: exit code 1")).to_have_count(1)
+    expect(items.filter(has_text="2 GPUs").get_by_role("link")).to_have_text("Add a machine")
+    expect(items.filter(has_text="0123")).to_have_count(0)
+    expect(items.filter(has_text="item 4").get_by_role("link")).to_have_attribute(
+        "href", re.compile("f0f0f0f0f0f0f0f0")
+    )
+    for size, name in ((PHONE, "phone"), (WIDE, "wide")):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        for theme in in_both_themes(page):
+            settled(page)
+            shot(page, f"home-{theme}-{name}")
+            assert violations(page) == [] and overflow(page) == 0, (name, theme)
 
 
 def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitStack) -> None:
@@ -383,7 +407,7 @@ def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitS
     fleet.move(ALERT)
     seen: set[str] = set()
     for tab in ("Overview", "Hosts", "Workers", "Jobs", "Monitoring"):
-        page.get_by_role("tab", name=re.compile(tab)).click()
+        go(page, tab.lower())
         settled(page)
         if tab == "Monitoring":
             expect(page.get_by_role("region", name="Alerts").first).to_contain_text("1 job, 0 jobs")
@@ -421,7 +445,7 @@ def test_kinds_of_very_different_speeds_have_axes_of_their_own(open_address: Ope
     # Next to a line of millions, a line of thousands would be on the axis.
     for text, kind, most in zip(told, sorted(SPEEDS), ("81.2\u202fM/s", "5.2\u202fk/s"), strict=True):
         assert re.fullmatch(rf"Units/s, {kind} since [\d:]+: {kind} [^,;]+, at most {most}\.", text), text
-    page.get_by_role("tab", name="Overview").click()
+    go(page, "overview")
     figures = page.get_by_role("region", name="The cluster now")
     expect(figures.locator("div", has_text="Speed, collatz").first).to_contain_text(re.compile(r"81.2.M/s"))
     expect(figures.locator("div", has_text="Speed, thread").first).to_contain_text(re.compile(r"5.2.k/s"))

@@ -161,7 +161,7 @@ def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Ser
     workflows.actions.clear()
     workflows.listed = False
     page.get_by_role("button", name="All workflows").click()
-    expect(page.get_by_role("tabpanel")).to_contain_text("cluster workflow submit")
+    expect(page.locator("#panel-workflows")).to_contain_text("cluster workflow submit")
 
 
 def test_a_text_is_validated_with_places_and_submitted_once_it_is_right(open_address: Open, serve: Serve) -> None:

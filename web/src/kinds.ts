@@ -80,15 +80,28 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
   },
 };
 
-const GENERIC: PageEntry = { name: "kinds", address: "/kinds.html", title: "Kinds" };
-const CLUSTER: PageEntry = { name: "cluster", address: "/cluster.html", title: "Cluster" };
+const GENERIC: PageEntry = { name: "run", address: "/kinds.html", title: "Run" };
+const CLUSTER = "/cluster.html";
 
-/** All pages, in the order of the header. */
+/** Return the entry of a part of the cluster page. */
+function clusterPart(name: string, title: string, tab = name): PageEntry {
+  return { name, address: `${CLUSTER}#tab=${tab}`, title };
+}
+
+/** The pages and the parts of the cluster page, in the order of the header. */
 export const PAGES: readonly PageEntry[] = [
-  ...Object.values(KINDS).flatMap((kind) => kind.page ?? []),
+  // With a fragment, the link does not load the page again.
+  { name: "home", address: `${CLUSTER}#`, title: "Home" },
   GENERIC,
-  CLUSTER,
+  clusterPart("jobs", "Jobs"),
+  clusterPart("workflows", "Workflows"),
+  clusterPart("services", "Services"),
+  clusterPart("machines", "Machines", "hosts"),
+  clusterPart("monitoring", "Monitoring"),
 ];
+
+/** Pages of single kinds, which the header lists after all others. */
+export const LABS: readonly PageEntry[] = Object.values(KINDS).flatMap((kind) => kind.page ?? []);
 
 /** Return True if a user with these scopes can submit jobs of a kind. */
 export function canSubmit(kind: string, scopes: readonly string[]): boolean {
@@ -118,5 +131,5 @@ export function genericAddress(kind: string, job = ""): string {
 
 /** Return the URL of the job list, or of one job in it. */
 export function clusterAddress(job = ""): string {
-  return `${CLUSTER.address}#tab=jobs${job ? `&job=${job}` : ""}`;
+  return `${CLUSTER}#tab=jobs${job ? `&job=${job}` : ""}`;
 }

@@ -3,7 +3,6 @@ import type { History, Stream, Worker } from "../src/lib/api";
 import type { LiveEvent } from "../src/lib/fleet";
 import { summarizeEvents } from "../src/pages/cluster/model/event-summaries";
 import { createLines, middleNames } from "../src/pages/cluster/model/lines";
-import { formatCommand, parseParameters } from "../src/pages/cluster/model/sample";
 import {
   busyShares,
   spanEdges,
@@ -130,16 +129,4 @@ test("workers that take no work are not counted as if they did", () => {
   expect(describeWorkers([compiling, worker("idle"), { ...compiling, live: false }], null)).toBe("2, 1 compiling");
   expect(describeState(compiling)).toBe("idle, compiling collatz, thread");
   expect(describeState({ ...compiling, live: false })).toBe("idle");
-});
-
-test("the line of a shell submits what the button submits", () => {
-  expect(formatCommand("sum", { number_count: 10, note: "it's" })).toBe(
-    "cluster submit sum --number-count 10 --note 'it'\\''s'",
-  );
-  const line = "cluster submit sum --cores 1,2,4 --number-count 10 --wait";
-  expect(parseParameters(line)).toEqual({ cores: [1, 2, 4], number_count: 10 });
-  expect(`${formatCommand("sum", parseParameters(line))} --wait`).toBe(line);
-  expect(formatCommand("run", { count: 2, command: ["sh", "-c", "echo {unit}; sleep 1"] })).toBe(
-    "cluster submit run --count 2 -- sh -c 'echo {unit}; sleep 1'",
-  );
 });

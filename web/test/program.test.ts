@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { groupUnitsByJob, describeGpus, listResources, filterRunners } from "../src/pages/cluster/model/runners";
 import { countWorkers, describeDesired, deviceTitle } from "../src/pages/cluster/model/counts";
-import { formatCurl, createDraft, createSubmission } from "../src/lib/submission";
+import { createDraft } from "../src/lib/draft";
+import { formatCurl, createSubmission } from "../src/lib/submission";
 import { typedParameters, summarizeJob, explainWait, jobWorkflowAddress } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
 import {
@@ -108,6 +109,7 @@ test("a job that runs does not wait", () => {
   expect(explainWait({ state: "running", waiting_because: why })).toBe("Its last leases are being computed.");
   expect(explainWait({ state: "queued", waiting_because: "no worker" })).toBe("Waits: no worker.");
   expect(explainWait({ state: "queued", waiting_because: null })).toBe("");
+  expect(explainWait({ state: "queued", waiting_because: "starts when a job ends" })).toBe("Starts when a job ends.");
   expect(explainWait({ state: "blocked", waiting_because: "waits for 1 job" })).toBe("Waits for 1 job.");
 });
 

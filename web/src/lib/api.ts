@@ -1,6 +1,6 @@
 /** The HTTP API: JSON requests and responses, problems as errors, and the browser's login. */
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { messageOf } from "./errors";
 import type { components } from "./schema";
 
@@ -91,6 +91,12 @@ export function canSeeAllTenants(): boolean {
 function includeAllTenants(scopes: readonly string[]): boolean {
   return scopes.includes("operate") || scopes.includes("admin");
 }
+
+/** True for a token that can only query models. */
+export const canOnlyInfer = computed(() => {
+  const scopes = session.value?.scopes ?? ["read"];
+  return scopes.includes("infer") && !scopes.includes("read") && !scopes.includes("admin");
+});
 
 /** Wait until the user has logged in; the page shows the login form. */
 export function waitForLogin(): Promise<void> {

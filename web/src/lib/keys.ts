@@ -70,7 +70,7 @@ function isSequenceStart(name: string): boolean {
 
 function onKey(event: KeyboardEvent): void {
   if (event.defaultPrevented || event.isComposing || isTextInput(event.target)) return;
-  if (document.querySelector("dialog[open]")) return;
+  if (document.querySelector(":is(dialog[open], :popover-open)")) return;
   const name = keyName(event);
   const sequence = sequenceStart && event.timeStamp - sequenceStartedAt < SEQUENCE_MS ? `${sequenceStart} ${name}` : "";
   sequenceStart = "";

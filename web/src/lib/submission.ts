@@ -1,23 +1,6 @@
-/** A job before its submission: as a form draft, a shell command, and Python code. Pure functions. */
+/** A job before its submission as a shell command and Python code. Pure functions. */
 
-import type { Job } from "./api";
-
-export interface Draft {
-  kind: string;
-  parameters: Record<string, unknown>;
-  priority: "high" | "normal" | "low";
-  device: "any" | "cpu" | "gpu";
-}
-
-export const EMPTY_DRAFT: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
-
-/** Return a draft with the parameters of an existing job. */
-export function createDraft(job: Job): Draft {
-  const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
-  const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
-  const priority = (["high", "normal", "low"] as const).find((each) => each === job.priority) ?? "normal";
-  return { kind: job.type, parameters: Object.fromEntries(set), device, priority };
-}
+import type { Draft } from "./draft";
 
 /** Return the body of POST /api/submit for a draft, without default values. */
 export function createSubmission({ kind, parameters, priority, device }: Draft): Submission {

@@ -41,7 +41,7 @@ function shortenValue(value: unknown): string {
 /** Explain as a sentence why a job is waiting. A running job without free units is not waiting. */
 export function explainWait({ state, waiting_because: why }: Pick<Job, "state" | "waiting_because">): string {
   if (!why) return "";
-  return state === "running" || why.startsWith("waits ")
+  return state === "running" || /^(waits|starts) /.test(why)
     ? `${why.charAt(0).toUpperCase()}${why.slice(1)}.`
     : `Waits: ${why}.`;
 }

@@ -4,8 +4,8 @@ import "./tokens.css";
 import { computed, signal, useComputed } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { PAGES } from "../kinds";
-import { loadSession, takeLinkCode, isLoggedIn, logIn, logOut, needsToken, session } from "../lib/api";
+import { LABS, PAGES, type PageEntry } from "../kinds";
+import { canOnlyInfer, loadSession, takeLinkCode, isLoggedIn, logIn, logOut, needsToken, session } from "../lib/api";
 import { formatElapsed } from "../lib/format";
 import { boundShortcuts, bindShortcuts } from "../lib/keys";
 import {
@@ -43,7 +43,15 @@ export function mount(page: ComponentChild): void {
   else show();
 }
 
-export function Page({ current, children }: { current: string; children: ComponentChildren }) {
+interface PageProps {
+  /** Name of the page in the header. */
+  current: string;
+  /** Texts after the names of other pages. */
+  notes?: Readonly<Record<string, ComponentChildren>>;
+  children: ComponentChildren;
+}
+
+export function Page({ current, notes, children }: PageProps) {
   useEffect(() => {
     if (!needsToken.value) loadSession().catch(() => undefined); // the stream reports errors
   }, [needsToken.value]);
@@ -63,9 +71,12 @@ export function Page({ current, children }: { current: string; children: Compone
   const displayedAge = useComputed(() => (hasSnapshot.value ? age.value : "live"));
   return (
     <div data-age={displayedAge.value}>
-      <Header current={current} />
+      <Button class="skip" onClick={() => document.querySelector("main")?.focus()}>
+        Skip to content
+      </Button>
+      <Header current={current} notes={notes} />
       <Banner />
-      <main>{children}</main>
+      <main tabIndex={-1}>{children}</main>
       <Toasts />
       <ConfirmationDialog />
       {isKeyListOpen.value && <KeyList />}
@@ -75,16 +86,28 @@ export function Page({ current, children }: { current: string; children: Compone
   );
 }
 
-function Header({ current }: { current: string }) {
+function Header({ current, notes }: Omit<PageProps, "children">) {
+  const link = ({ name, address, title }: PageEntry) => (
+    <a key={name} href={address} aria-current={name === current ? "page" : undefined}>
+      {title}
+      {notes?.[name]}
+    </a>
+  );
+  const title = [...PAGES, ...LABS].find(({ name }) => name === current)?.title ?? "";
   return (
-    <header class={`header ${isLoggedIn.value ? "with-login" : ""}`}>
+    <header class="header">
+      {/* On narrow screens, the navigation is a popover. The browser closes it on Escape and on clicks outside. */}
+      <Button class="plain menu" popovertarget="pages" aria-label={`Menu: ${title}`}>
+        <svg viewBox="0 0 12 12" aria-hidden="true">
+          <path d="M0 2h12M0 6h12M0 10h12" stroke="currentColor" stroke-width="1.5" />
+        </svg>
+        {title}
+      </Button>
       <span class="name">Threads Cluster</span>
-      <nav aria-label="Pages">
-        {PAGES.map(({ name, address, title }) => (
-          <a key={name} href={address} aria-current={name === current ? "page" : undefined}>
-            {title}
-          </a>
-        ))}
+      <nav id="pages" popover="auto" aria-label="Pages" onClick={(event) => event.currentTarget.hidePopover?.()}>
+        {PAGES.filter(({ name }) => name === "services" || !canOnlyInfer.value).map(link)}
+        {!canOnlyInfer.value && <span class="soft small">Labs</span>}
+        {!canOnlyInfer.value && LABS.map(link)}
       </nav>
       <span class="grow" />
       <span

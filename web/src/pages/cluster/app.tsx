@@ -1,34 +1,21 @@
-/** The cluster page: eight tabs that share one event stream and one set of keyboard shortcuts. */
+/** The cluster page: Home and its other parts, which share one event stream and one set of keyboard shortcuts. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
+import { PAGES } from "../../kinds";
+import { canOnlyInfer } from "../../lib/api";
 import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { connection } from "../../lib/live";
 import { Button } from "../../ui/button";
 import { lazy } from "../../ui/lazy";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
-import { performAction } from "./model/job-actions";
 import { countFiring } from "./model/alert-silences";
-import { focusRow, Jobs, targetJob, focusedJob, moveRow } from "./jobs";
-import { Overview } from "./overview";
-import {
-  canOnlyInfer,
-  closeForm,
-  openForm,
-  draft,
-  fleet,
-  openTab,
-  openJob,
-  isPaused,
-  selectJob,
-  state,
-  tab,
-  togglePause,
-  type TabName,
-} from "./model/state";
-import { Workers } from "./workers";
+import { Home } from "./home";
+import { closeForm, openForm, draft, fleet, openTab, isPaused, tab, togglePause, type TabName } from "./model/state";
 
+const Jobs = lazy(() => import("./jobs").then((part) => part.Jobs));
+const Workers = lazy(() => import("./workers").then((part) => part.Workers));
 const Gpus = lazy(() => import("./gpus").then((part) => part.Gpus));
 const Hosts = lazy(() => import("./hosts").then((part) => part.Hosts));
 const Services = lazy(() => import("./services").then((part) => part.Services));
@@ -37,113 +24,98 @@ const Workflows = lazy(() => import("./workflows").then((part) => part.Workflows
 const SubmitDialog = lazy(() => import("./submit").then((part) => part.SubmitDialog), 0);
 
 const PANELS: Record<TabName, () => preact.JSX.Element> = {
-  overview: Overview,
+  overview: Home,
   gpus: () => <Gpus />,
   hosts: () => <Hosts />,
-  workers: Workers,
-  jobs: Jobs,
+  workers: () => <Workers />,
+  jobs: () => <Jobs />,
   workflows: () => <Workflows />,
   services: () => <Services />,
   monitoring: () => <Monitoring />,
 };
 
-function goToJobs(action: () => void): void {
-  if (tab.peek() === "jobs") {
-    action();
-    return;
-  }
-  openTab("jobs");
-  requestAnimationFrame(() => requestAnimationFrame(action));
-}
+/** Parts with the tabs of one page, and the names of pages in the header. */
+const MACHINES = ["hosts", "workers", "gpus"];
+const PAGE_NAMES: Partial<Record<TabName, string>> = {
+  overview: "home",
+  ...Object.fromEntries(MACHINES.map((name) => [name, "machines"])),
+};
 
-function performOnJob(verb: "cancel" | "retry"): void {
-  const id = targetJob();
-  if (id) void performAction(verb, [id]);
+/** Open the job list and focus its filter, which may still be loading. */
+function focusFilter(): void {
+  openTab("jobs");
+  const focus = () => {
+    const field = document.getElementById("filter");
+    if (field) field.focus();
+    else if (tab.peek() === "jobs") requestAnimationFrame(focus);
+  };
+  requestAnimationFrame(focus);
 }
 
 const SHORTCUTS: Shortcuts = {
-  "g o": { text: "overview", run: () => openTab("overview") },
-  "g g": { text: "GPUs", run: () => openTab("gpus") },
-  "g h": { text: "hosts", run: () => openTab("hosts") },
-  "g w": { text: "workers", run: () => openTab("workers") },
+  "g o": { text: "Home", run: () => openTab("overview") },
   "g j": { text: "jobs", run: () => openTab("jobs") },
   "g f": { text: "workflows", run: () => openTab("workflows") },
   "g s": { text: "services", run: () => openTab("services") },
+  "g h": { text: "hosts", run: () => openTab("hosts") },
+  "g w": { text: "workers", run: () => openTab("workers") },
+  "g g": { text: "GPUs", run: () => openTab("gpus") },
   "g m": { text: "monitoring", run: () => openTab("monitoring") },
-  j: { text: "next job", run: () => goToJobs(() => moveRow(1)) },
-  k: { text: "previous job", run: () => goToJobs(() => moveRow(-1)) },
-  Enter: { text: "open the row's job", run: () => focusedJob() && openJob(focusedJob() ?? "") },
-  x: { text: "select the row's job, or deselect it", run: () => ((id) => id && selectJob(id))(focusedJob()) },
-  c: { text: "cancel the job, after a confirmation", run: () => performOnJob("cancel") },
-  r: { text: "retry the job", run: () => performOnJob("retry") },
   n: { text: "new job", run: () => openForm() },
-  "/": { text: "filter the jobs", run: () => goToJobs(() => document.getElementById("filter")?.focus()) },
+  "/": { text: "filter the jobs", run: focusFilter },
   p: { text: "pause live updates, or resume", run: togglePause },
-  Escape: {
-    text: "close the open panel",
-    run: () => (draft.peek() ? closeForm() : state.job.peek() ? openJob("") : focusRow(0)),
-  },
+  Escape: { text: "close the open panel", run: () => closeForm() },
 };
 
 export function ClusterPage() {
   useLayoutEffect(() => bindShortcuts(SHORTCUTS), []);
+  const at = canOnlyInfer.value ? "services" : tab.value;
+  const current = PAGE_NAMES[at] ?? at;
+  const title = PAGES.find(({ name }) => name === current)?.title ?? "";
   useEffect(
     () =>
       effect(() => {
         const count = countFiring(fleet.value.alerts);
         document.title =
-          `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster ` +
+          `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}${title} ` +
           `- Threads Cluster`;
       }),
-    [],
+    [title],
   );
-  const { gpus, workers, alerts, status } = fleet.value;
-  const at = canOnlyInfer.value ? "services" : tab.value;
   const CurrentPanel = PANELS[at];
-  const running = status ? (status.jobs.running ?? 0) + (status.jobs.queued ?? 0) : 0;
+  const firing = countFiring(fleet.value.alerts);
   return (
-    <Page current="cluster">
-      <h1 class="visually-hidden">Cluster</h1>
-      <div class="row tab-row">
-        <div class="grow">
-          <Tabs
-            label="Parts of the cluster"
-            current={at}
-            onChange={(id) => openTab(id as TabName)}
-            tabs={[
-              { id: "overview", title: "Overview" },
-              { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
-              { id: "hosts", title: "Hosts" },
-              { id: "workers", title: "Workers", note: workers.filter((worker) => worker.live).length || "" },
-              { id: "jobs", title: "Jobs", note: running || "" },
-              { id: "workflows", title: "Workflows" },
-              { id: "services", title: "Services" },
-              {
-                id: "monitoring",
-                title: "Monitoring",
-                note: countFiring(alerts) ? (
-                  <span class="bad">
-                    {countFiring(alerts)}
-                    <span class="roomy"> firing</span>
-                  </span>
-                ) : (
-                  ""
-                ),
-              },
-            ].filter(({ id }) => id === at || !canOnlyInfer.value)}
-          />
-        </div>
-        {isPaused.value && <Button onClick={togglePause}>Paused: resume</Button>}
-        {at !== "jobs" && !canOnlyInfer.value && (
-          <Button class="new" onClick={() => openForm()}>
-            New job
-          </Button>
-        )}
-      </div>
-      <Panel id={at}>
-        <CurrentPanel />
-      </Panel>
+    <Page current={current} notes={{ monitoring: firing > 0 && <span class="bad num">{firing} firing</span> }}>
+      <h1 class="visually-hidden">{title}</h1>
+      {isPaused.value && (
+        <p class="row bar-above">
+          <Button onClick={togglePause}>Paused: resume</Button>
+        </p>
+      )}
+      {MACHINES.includes(at) ? <Machines at={at} /> : <section id={`panel-${at}`}>{<CurrentPanel />}</section>}
       {draft.value && <SubmitDialog />}
     </Page>
+  );
+}
+
+function Machines({ at }: { at: TabName }) {
+  const { gpus, workers } = fleet.value;
+  const CurrentPanel = PANELS[at];
+  return (
+    <>
+      <Tabs
+        label="Machines"
+        current={at}
+        onChange={(id) => openTab(id as TabName)}
+        tabs={[
+          { id: "hosts", title: "Hosts" },
+          { id: "workers", title: "Workers", note: workers.filter((worker) => worker.live).length || "" },
+          { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
+        ]}
+      />
+      <Panel id={at} class="machines">
+        <CurrentPanel />
+      </Panel>
+    </>
   );
 }

@@ -11,7 +11,7 @@ import { isEnded, runSeconds } from "../../lib/fleet";
 import { jobProblem, watchJob } from "../../lib/jobs";
 import { recheckJob, clusterTime, knownUntil } from "../../lib/live";
 import { formatTimestamp, jobTitle } from "../../lib/naming";
-import { createDraft } from "../../lib/submission";
+import { createDraft } from "../../lib/draft";
 import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
 import { Button } from "../../ui/button";
 import { useResult } from "../../ui/request";

@@ -2,7 +2,7 @@
 
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
 import { get, Problem, session, type Job, type Jobs as Page } from "../../lib/api";
 import { summarizeJob } from "../../lib/summary";
@@ -10,6 +10,7 @@ import { formatAmount, formatInteger, formatPercent, formatRate, formatSeconds }
 import { isEnded, runSeconds } from "../../lib/fleet";
 import { storeJob, clusterTime, connection, hasSnapshot, increaseCapacity, knownUntil } from "../../lib/live";
 import { formatTimestamp, shortId, formatWait } from "../../lib/naming";
+import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { Button, TextButton } from "../../ui/button";
 import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
@@ -20,6 +21,8 @@ import { JobState } from "./job-state";
 import { FILTER_NAMES, toggleToken, toServerFilter } from "./model/filter";
 import { knownJobTitle } from "./model/names";
 import {
+  closeForm,
+  draft,
   openForm,
   filter,
   fleet,
@@ -79,7 +82,26 @@ function useOlderJobs() {
   return { cursor, matching, busy: isBusy, problem, more: loadMore };
 }
 
+const SHORTCUTS: Shortcuts = {
+  j: { text: "next job", run: () => moveRow(1) },
+  k: { text: "previous job", run: () => moveRow(-1) },
+  Enter: { text: "open the row's job", run: () => focusedJob() && openJob(focusedJob() ?? "") },
+  x: { text: "select the row's job, or deselect it", run: () => ((id) => id && selectJob(id))(focusedJob()) },
+  c: { text: "cancel the job, after a confirmation", run: () => performOnJob("cancel") },
+  r: { text: "retry the job", run: () => performOnJob("retry") },
+  Escape: {
+    text: "close the open panel",
+    run: () => (draft.peek() ? closeForm() : state.job.peek() ? openJob("") : focusRow(0)),
+  },
+};
+
+function performOnJob(verb: "cancel" | "retry"): void {
+  const id = targetJob();
+  if (id) void performAction(verb, [id]);
+}
+
 export function Jobs() {
+  useLayoutEffect(() => bindShortcuts(SHORTCUTS), []);
   const rowLimit = useSignal(ROW_STEP);
   const older = useOlderJobs();
   if (!hasSnapshot.value) return <LoadingRows rows={8} />;
@@ -368,16 +390,16 @@ function jobButtons(): HTMLElement[] {
 }
 
 /** Return the ID of the focused row's job. */
-export function focusedJob(): string | undefined {
+function focusedJob(): string | undefined {
   return document.activeElement?.closest<HTMLElement>("tr[data-row]")?.dataset.row;
 }
 
 /** Return the job to which a keyboard shortcut applies: the focused row, or else the open job. */
-export function targetJob(): string | undefined {
+function targetJob(): string | undefined {
   return focusedJob() ?? (state.job.peek() || undefined);
 }
 
-export function focusRow(index: number): void {
+function focusRow(index: number): void {
   const buttons = jobButtons();
   const button = buttons[Math.max(0, Math.min(index, buttons.length - 1))];
   button?.focus();
@@ -385,7 +407,7 @@ export function focusRow(index: number): void {
 }
 
 /** Move the focus by a number of rows, starting at the open job's row or the first row. */
-export function moveRow(offset: number): void {
+function moveRow(offset: number): void {
   const buttons = jobButtons();
   const focusedRow = buttons.findIndex((button) => button.closest("tr")?.dataset.row === focusedJob());
   const openRow = buttons.findIndex((button) => button.closest("tr")?.dataset.row === state.job.peek());

@@ -2,7 +2,7 @@
 
 import "./services.css";
 import { useLayoutEffect } from "preact/hooks";
-import { session, type Service } from "../../lib/api";
+import { canOnlyInfer, session, type Service } from "../../lib/api";
 import { formatCompact, formatInteger, formatRate, formatSeconds } from "../../lib/format";
 import { bindShortcuts } from "../../lib/keys";
 import { clusterTime, connection, knownUntil } from "../../lib/live";
@@ -15,7 +15,7 @@ import { ErrorMessage } from "../../ui/error-message";
 import { Playground } from "./playground";
 import { usePolling } from "./model/polling";
 import { selectModel, loadModels, formatModel, formatReadiness, explainState, loadServices } from "./model/services";
-import { canOnlyInfer, openService, state } from "./model/state";
+import { openService, state } from "./model/state";
 
 const ServicePart = lazy(() => import("./service").then((part) => part.ServiceView));
 

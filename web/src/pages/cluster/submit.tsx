@@ -1,7 +1,7 @@
 /** Dialog for a new job. */
 
 import { loadKinds } from "../../lib/jobs";
-import type { Draft } from "../../lib/submission";
+import type { Draft } from "../../lib/draft";
 import { useRequest } from "../../ui/request";
 import { Dialog } from "../../ui/dialog";
 import { KindForm } from "../../ui/submission";

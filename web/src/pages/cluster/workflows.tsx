@@ -14,7 +14,7 @@ import { EmptyMessage, LoadingRows, Table, type Column, numberColumn } from "../
 import { ErrorMessage } from "../../ui/error-message";
 import { truncate } from "./model/truncate";
 import { usePolling } from "./model/polling";
-import { openWorkflow, state } from "./model/state";
+import { isWritingWorkflow, openWorkflow, state } from "./model/state";
 import { describeCounts, loadWorkflows } from "./model/workflows";
 import { Schedules } from "./schedules";
 import { WorkflowDetails } from "./workflow";
@@ -73,7 +73,6 @@ function workflowMs({ created, ended }: WorkflowSummary): number {
 
 function WorkflowTable() {
   const limit = useSignal(INITIAL_LIMIT);
-  const writing = useSignal(false);
   const answer = usePolling(`workflows ${limit.value}`, REFRESH_SECONDS, (signal) =>
     loadWorkflows(limit.peek(), signal),
   );
@@ -87,8 +86,8 @@ function WorkflowTable() {
             <h2 class="grow">
               Workflows <span class="num soft">{formatInteger(value.workflows.length)}</span>
             </h2>
-            <Button onClick={() => (writing.value = true)}>New workflow</Button>
-            {writing.value && <NewWorkflow onClose={() => (writing.value = false)} />}
+            <Button onClick={() => (isWritingWorkflow.value = true)}>New workflow</Button>
+            {isWritingWorkflow.value && <NewWorkflow onClose={() => (isWritingWorkflow.value = false)} />}
           </div>
           <div class="ages">
             <Table

@@ -35,7 +35,7 @@ export function KindsPage() {
   useEffect(fetchKinds, []);
   useEffect(() => effect(setTitle), []);
   return (
-    <Page current="kinds">
+    <Page current="run">
       <PageBody />
     </Page>
   );

@@ -4,7 +4,7 @@ import { addressOf, clusterAddress, KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";
 import { isEnded } from "../../lib/fleet";
 import { formatSeconds } from "../../lib/format";
-import { createDraft } from "../../lib/submission";
+import { createDraft } from "../../lib/draft";
 import { jobTitle } from "../../lib/naming";
 import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
 import { Button } from "../../ui/button";

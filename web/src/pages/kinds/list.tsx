@@ -36,7 +36,7 @@ function describeActive(type: string): string {
 
 const COLUMNS: Column<Kind>[] = [
   { id: "name", title: "kind", cell: (kind) => <KindName kind={kind} /> },
-  { id: "summary", title: "what it computes", canWrap: true, cell: (kind) => kind.summary },
+  { id: "summary", title: "description", canWrap: true, cell: (kind) => kind.summary },
   { id: "page", title: "page", cell: (kind) => <PageLink kind={kind} /> },
   numberColumn("active", "waiting or running", (kind) => describeActive(kind.type)),
 ];
@@ -44,9 +44,9 @@ const COLUMNS: Column<Kind>[] = [
 export function KindList({ kinds }: { kinds: readonly Kind[] }) {
   return (
     <div class="stack">
-      <h1>Kinds of job</h1>
+      <h1>Run a job</h1>
       <p class="soft">
-        Each has a form made from its parameters, its jobs with their progress, and their results as tables.
+        Choose what to run. To run a program, choose <code>command</code>.
       </p>
       <Table label="Kinds of job" columns={COLUMNS} rows={kinds} rowKey={(kind) => kind.type} class="cards" />
     </div>

@@ -1,10 +1,10 @@
 /** State of the cluster page, stored in its URL and frozen while the stream is paused. */
 
 import { computed, effect, signal, type Signal } from "@preact/signals";
-import { session, type Job } from "../../../lib/api";
+import type { Job } from "../../../lib/api";
 import { createHashState } from "../../../lib/hash";
 import { events, snapshot, type Fleet } from "../../../lib/live";
-import { EMPTY_DRAFT, type Draft } from "../../../lib/submission";
+import { EMPTY_DRAFT, type Draft } from "../../../lib/draft";
 import { matchesFilter, parseFilter } from "./filter";
 
 export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "services", "monitoring"] as const;
@@ -69,12 +69,6 @@ export function openReplica(job: string): void {
   state.commit();
 }
 
-/** True for a token that can only query models. */
-export const canOnlyInfer = computed(() => {
-  const scopes = session.value?.scopes ?? ["read"];
-  return scopes.includes("infer") && !scopes.includes("read") && !scopes.includes("admin");
-});
-
 // -- pause ----------------------------------------------------------------------------------------------------------
 
 const frozenState = signal<{ fleet: Fleet; events: typeof events.value } | undefined>(undefined);
@@ -138,6 +132,9 @@ effect(() => {
   const gone = [...selectedJobs.value].filter((id) => !snapshot.value.jobs.has(id));
   if (gone.length) selectedJobs.value = new Set([...selectedJobs.value].filter((id) => !gone.includes(id)));
 });
+
+/** True while the dialog for a new workflow is open. */
+export const isWritingWorkflow = signal(false);
 
 // -- the form -------------------------------------------------------------------------------------------------------
 

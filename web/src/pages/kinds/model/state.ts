@@ -5,7 +5,7 @@ import { asProblem, type Problem, type Kind } from "../../../lib/api";
 import { createHashState } from "../../../lib/hash";
 import { loadKinds, jobProblem, watchJob } from "../../../lib/jobs";
 import { flattenParameters, nestParameters } from "../../../lib/parameters";
-import { EMPTY_DRAFT, type Draft } from "../../../lib/submission";
+import { EMPTY_DRAFT, type Draft } from "../../../lib/draft";
 
 export const state = createHashState({
   v: 1,

@@ -1,0 +1,20 @@
+/** Contents of the form for a new job. Pure functions. */
+
+import type { Job } from "./api";
+
+export interface Draft {
+  kind: string;
+  parameters: Record<string, unknown>;
+  priority: "high" | "normal" | "low";
+  device: "any" | "cpu" | "gpu";
+}
+
+export const EMPTY_DRAFT: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
+
+/** Return a draft with the parameters of an existing job. */
+export function createDraft(job: Job): Draft {
+  const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
+  const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
+  const priority = (["high", "normal", "low"] as const).find((each) => each === job.priority) ?? "normal";
+  return { kind: job.type, parameters: Object.fromEntries(set), device, priority };
+}
