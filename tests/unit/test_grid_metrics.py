@@ -103,7 +103,9 @@ def test_only_the_leader_exports_them_to_prometheus(bench: Bench, any_redis_url:
 def test_hosts_have_scores_and_running_jobs_are_counted(bench: Bench, any_redis_url: str) -> None:
     shown = Shown(any_redis_url)
     shown.beat("w", device="cpu", host="amber")
-    bench.store.client.zadd(keys.in_state("running"), {"j": 1})
+    job = bench.client.submit("collatz", COLLATZ)["job_id"]
+    bench.store.client.zrem(keys.in_state("queued"), job)
+    bench.store.client.zadd(keys.in_state("running"), {job: 1})
     found = values(bench)
     assert found["grid_node_health_score{host=amber}"] == shown.value(metrics.HOST_SCORE, host="amber") == 50
     assert found["grid_active_tasks"] == 1

@@ -6,7 +6,7 @@ loop continues until the awaited object is ready. SQLAlchemy's asyncio extension
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -52,7 +52,7 @@ async def iterate(make: Callable[P, Iterator[R]], *args: P.args, **kwargs: P.kwa
 def wait_for(awaitable: Awaitable[R]) -> R:
     """Suspend the function that `run` is executing until the awaitable is done, and return its result."""
     if not is_suspendable():
-        if asyncio.iscoroutine(awaitable):
+        if inspect.iscoroutine(awaitable):
             awaitable.close()
         raise RuntimeError("a method of an AsyncCluster was called outside its event loop; in other code, use Cluster")
     from greenlet import getcurrent
@@ -63,6 +63,8 @@ def wait_for(awaitable: Awaitable[R]) -> R:
 def sleep(seconds: float) -> None:
     """Sleep. Inside `run`, only the calling function is suspended."""
     if is_suspendable():
+        import asyncio  # A short command must not wait for this import
+
         wait_for(asyncio.sleep(seconds))
     else:
         time.sleep(seconds)

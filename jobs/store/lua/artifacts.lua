@@ -150,7 +150,8 @@ local function delete_artifact(args)
     if string.sub(holder, 1, 5) == 'name:' then call('HDEL', PREFIX .. 'names:' .. tenant, string.sub(holder, 6)) end
     Artifacts.release(tenant, id, holder, now_ms)
   end
-  if args[7] ~= '' and call('SISMEMBER', key, 'job:' .. args[7]) == 1 then release_by_job(tenant, id, args[7], now_ms) end
+  local is_held = args[7] ~= '' and call('SISMEMBER', key, 'job:' .. args[7]) == 1
+  if is_held then release_by_job(tenant, id, args[7], now_ms) end
   Audit.log(now_ms, args[3], args[4], 'delete artifact', tenant .. '/' .. id, 'ok')
   return { 'ok' }
 end

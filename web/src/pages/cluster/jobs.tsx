@@ -366,11 +366,11 @@ function TableFooter({
   const { isComplete } = toServerFilter(filter.value, STATES);
   const found = hasOlder && isComplete ? Math.max(matching, older.matching.value ?? 0) : matching;
   const total = Math.max(countedJobs, found);
+  const words = hasOlder && !isComplete ? "loaded jobs match" : "matching";
   return (
     <p class="row foot soft small">
       <span>
-        {formatInteger(found)} {hasOlder && !isComplete ? "loaded jobs match" : "matching"} of {formatInteger(total)}{" "}
-        jobs
+        {formatInteger(found)} {words} of {formatInteger(total)} jobs
         {visible < found ? `, ${formatInteger(visible)} shown` : ""}.
       </span>
       {visible < matching && <Button onClick={onMore}>Show {Math.min(ROW_STEP, matching - visible)} more</Button>}

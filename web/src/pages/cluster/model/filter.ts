@@ -51,8 +51,8 @@ const FIELDS: Record<FilterName, (job: Job) => string> = {
 
 function searchText(job: Job): string {
   return (
-    `${job.job_id} ${job.title} ${(job.tags ?? []).join(" ")} ${job.type} ${job.state} ${summarizeJob(job, JSON.stringify)} ${job.error ?? ""} ` +
-    `${job.waiting_because ?? ""}`
+    `${job.job_id} ${job.title} ${(job.tags ?? []).join(" ")} ${job.type} ${job.state} ` +
+    `${summarizeJob(job, JSON.stringify)} ${job.error ?? ""} ${job.waiting_because ?? ""}`
   ).toLowerCase();
 }
 
