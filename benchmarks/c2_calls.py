@@ -1,4 +1,4 @@
-"""C2: calls of Python functions on two slots, beside Dask distributed, Ray and concurrent.futures.
+"""C2: calls of Python functions on two slots, compared with Dask distributed, Ray and concurrent.futures.
 
 10,000 calls of a trivial function, 1,000 calls of 10 ms, and 50 calls with an array of 100 MB, which is an argument of
 each call (array), or stored once (put). C2_PYTHON is a Python with the packages of the peers: see `make bench-calls`.

@@ -38,7 +38,7 @@ class UnknownBlock(Exception):
 
 
 class Certificate:
-    """Certificate of a job with its result. Raises Refused if the result is not that of a finished search."""
+    """Certificate of a job with its result. Raises Refused if the search has not finished."""
 
     def __init__(self, result: Json) -> None:
         self.result = result
@@ -103,7 +103,7 @@ def choose(certificate: Certificate, blocks: Sequence[int] | None, sample: int |
         if wrong:
             raise UnknownBlock(f"block {wrong[0]} does not exist; the blocks are {known[0]} to {known[-1]}")
         return sorted(set(blocks))
-    # The system's random numbers cannot be predicted by whoever forges a certificate.
+    # A forger of certificates cannot predict the random numbers of the operating system.
     return known if sample is None else sorted(random.SystemRandom().sample(known, min(sample, len(known))))
 
 

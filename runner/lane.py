@@ -80,14 +80,14 @@ class GuardLane(RunnerLane):
         ledger, kept = self._host.ledger, self._host.kept
         if not ledger.resources.isolated:
             kept.end_of_others(task.facts.tenant)
-        kept.end_until(lambda used: used <= ledger.unreserved_memory_bytes(), besides=self.name)
+        kept.end_until(lambda used: used <= ledger.unreserved_memory_bytes(), excluded=self.name)
         if not task.facts.spec.get("persistent"):
             kept.take(self.name)
             return Run(self._host, self._place, task).go()
         try:
             return PersistentRun(self._host, self._place, task).go()
         finally:
-            kept.end_until(lambda used: used <= ledger.unreserved_memory_bytes(besides=self.name))
+            kept.end_until(lambda used: used <= ledger.unreserved_memory_bytes(excluded=self.name))
 
     def close(self) -> None:
         self._host.kept.take(self.name)

@@ -185,10 +185,10 @@ class Ledger:
         with self._lock:
             return dict(self._entries)
 
-    def unreserved_memory_bytes(self, besides: str = "") -> int:
-        """Return the memory that no job has reserved, except for the job in the lane `besides`."""
+    def unreserved_memory_bytes(self, excluded: str = "") -> int:
+        """Return the memory that no job has reserved, except for the job in the lane `excluded`."""
         with self._lock:
-            others = [entry for lane, entry in self._entries.items() if lane != besides]
+            others = [entry for lane, entry in self._entries.items() if lane != excluded]
             return self._compute_remaining(others)[1] << 20
 
     # -- reservations --------------------------------------------------------------------------------------------------

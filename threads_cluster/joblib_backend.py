@@ -60,6 +60,7 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         super().__init__(nesting_level=nesting_level)
         self._cluster, self._options = cluster, options
         self._executor: ClusterExecutor | None = None
+        self._choices: dict[str, Any] = {}
         self._futures: set[Future[Any]] = set()
         self._users = 0
         self._lock = threading.Lock()
@@ -88,7 +89,8 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         with self._lock:
             self._users += 1
             if self._executor is None:
-                self._executor = self.cluster.executor(**{"max_running": count, "name": "joblib"} | self._options)
+                self._choices = {"max_running": count, "name": "joblib"} | self._options
+                self._executor = self.cluster.executor(**self._choices)
         return count
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
@@ -108,11 +110,11 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Cancel all batches that have not ended. The backend accepts further batches if `ensure_ready` is True."""
         with self._lock:
-            left, options = tuple(self._futures), self._options
+            left = tuple(self._futures)
             self._futures.clear()
             if self._executor is not None:
                 self._executor.shutdown(wait=False, cancel_futures=True)
-                self._executor = self.cluster.executor(**{"name": "joblib"} | options) if ensure_ready else None
+                self._executor = self.cluster.executor(**self._choices) if ensure_ready else None
         _cancel(self.cluster, left)
 
     def terminate(self) -> None:

@@ -141,23 +141,23 @@ class KeptPrograms:
                     place.kept.end()
                     place.kept = None
 
-    def end_until(self, fits: Callable[[int], bool], besides: str = "") -> None:
+    def end_until(self, fits: Callable[[int], bool], excluded: str = "") -> None:
         """End waiting programs until `fits` returns True for the bytes of memory that the remaining ones use.
 
-        The program of the slot `besides` is ignored.
+        The program of the slot `excluded` is ignored.
         """
         for slot, place in list(self._places.items()):
-            if place.kept is None or slot == besides:
+            if place.kept is None or slot == excluded:
                 continue
-            if fits(self._used_bytes(besides)):
+            if fits(self._used_bytes(excluded)):
                 return
             with self._opened(slot):
                 if place.kept is not None:
                     place.kept.end()
                     place.kept = None
 
-    def _used_bytes(self, besides: str) -> int:
-        waiting = [kept for slot, place in self._places.items() if slot != besides and (kept := place.kept)]
+    def _used_bytes(self, excluded: str) -> int:
+        waiting = [kept for slot, place in self._places.items() if slot != excluded and (kept := place.kept)]
         return sum(kept.waiting_bytes() for kept in waiting)
 
     def _expire(self, slot: str, kept: Kept) -> None:

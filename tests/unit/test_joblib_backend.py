@@ -89,6 +89,12 @@ def test_an_exception_cancels_the_other_batches(cluster: FakeCluster) -> None:
     assert joblib.Parallel()(joblib.delayed(fail)(n) for n in range(3)) == [0, 1, 2]
 
 
+def test_the_limit_of_running_calls_remains_after_an_error(cluster: FakeCluster) -> None:
+    with joblib.Parallel(n_jobs=2) as parallel, pytest.raises(ZeroDivisionError):
+        parallel(joblib.delayed(divmod)(1, 0) for _ in range(3))
+    assert [options["max_running"] for options in cluster.options] == [2, 2]
+
+
 def test_nested_calls_run_in_threads_of_the_slot(cluster: FakeCluster) -> None:
     def nested(n: int) -> list[int]:
         powers: list[int] = joblib.Parallel(n_jobs=2)(joblib.delayed(pow)(n, k) for k in range(3))

@@ -215,8 +215,8 @@ def test_waiting_programs_leave_memory_to_jobs_that_require_it(bench: Bench) -> 
     facts = bench.task(["true"], requirements={"memory_mib": 999}).facts
     ledger, programs = bench.host.ledger, bench.host.kept
     assert ledger.take(bench.lane, facts)
-    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes(), besides=bench.lane.name)
-    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes(besides=bench.lane.name))
+    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes(), excluded=bench.lane.name)
+    programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes(excluded=bench.lane.name))
     assert Path(f"/proc/{pid}").exists()
     programs.end_until(lambda used: used <= ledger.unreserved_memory_bytes())
     assert not Path(f"/proc/{pid}").exists(), "an interpreter needs more than 1 MiB"

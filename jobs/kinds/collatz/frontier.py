@@ -87,7 +87,7 @@ class Search:
         self.pools, self.waiting = (pools.pool(bits), pools.pool(bits)), [0, 0]
         self.room = verify.room_tables()[1]
         self.task = verify.piece(1 << 32, 2 << 32).task()
-        self.tally = np.zeros(sweep.WORDS, np.uint64)
+        self.counts = np.zeros(sweep.WORDS, np.uint64)
         self.bits = 0
 
     def start(self, node: rules.Node) -> None:
@@ -111,17 +111,17 @@ class Search:
         self.walk()
         self._follow()
         for is_narrow in (True, False):
-            args = (is_narrow, self.pools[is_narrow], self.task, self.room, self.tally)
+            args = (is_narrow, self.pools[is_narrow], self.task, self.room, self.counts)
             self._keep(is_narrow, self.module.down(self.waiting[is_narrow], 0, *args))
         totals = verify.SweepTotals()
-        totals.add(self.tally.tolist())
-        self.tally[:] = 0
+        totals.add(self.counts.tolist())
+        self.counts[:] = 0
         self.bits = max(self.bits, totals.bits)
         return [totals.candidates, totals.blocks, totals.checksum % _WORD]
 
     def _follow(self) -> None:
         walk.look_up(self.count, self.tables, self.leaves)
-        args = (self.tables, self.leaves, self.pools[0], self.task, self.room, self.tally)
+        args = (self.tables, self.leaves, self.pools[0], self.task, self.room, self.counts)
         self._check(pools.prepare(self.count, *args))
         for is_narrow in (True, False):
             args = (self.tables, self.leaves, self.pools[is_narrow], *args[3:])

@@ -62,7 +62,7 @@ def lead_of(high: np.uint64, low: np.uint64, shift: np.uint64) -> np.uint64:
 
 
 @njit(nogil=True, cache=True)
-def finish_at(high: np.uint64, low: np.uint64, lead: np.uint64, pool: Pool, task: Task, room: Room, tally) -> bool:
+def finish_at(high: np.uint64, low: np.uint64, lead: np.uint64, pool: Pool, task: Task, room: Room, counts) -> bool:
     """Follow one number to the floor that belongs to its highest bits. Return False on failure."""
     shift = pool.shift
     floor_high, floor_low = _ZERO, lead << (shift & np.uint64(63))
@@ -71,11 +71,11 @@ def finish_at(high: np.uint64, low: np.uint64, lead: np.uint64, pool: Pool, task
     elif shift:
         floor_high = lead >> (np.uint64(64) - shift)
     floored = Task(task.h, floor_high, floor_low, task.first, task.end, task.cells, task.rho)
-    return finish(high, low, floored, room, tally)
+    return finish(high, low, floored, room, counts)
 
 
 @njit(nogil=True, cache=True)
-def finish_least(i: int, leaves: Leaves, task: Task, room: Room, tally) -> bool:
+def finish_least(i: int, leaves: Leaves, task: Task, room: Room, counts) -> bool:
     """Follow the least number of a leaf to the greatest power of two up to it. Return False on failure."""
     high, low = leaves.b_high[i], leaves.b_low[i]
     floor_high, floor_low = _ZERO, _ONE
@@ -86,19 +86,19 @@ def finish_least(i: int, leaves: Leaves, task: Task, room: Room, tally) -> bool:
     if high:
         floor_high, floor_low = floor_low, _ZERO
     floored = Task(task.h, floor_high, floor_low, task.first, task.end, task.cells, task.rho)
-    tally[CANDIDATES] += _ONE
-    return finish(leaves.x_high[i], leaves.x_low[i], floored, room, tally)
+    counts[CANDIDATES] += _ONE
+    return finish(leaves.x_high[i], leaves.x_low[i], floored, room, counts)
 
 
 @njit(nogil=True, cache=True)
-def finish_tall(i: int, lead: np.uint64, tables: Tables, leaves: Leaves, pool: Pool, task: Task, room, tally) -> bool:
+def finish_tall(i: int, lead: np.uint64, tables: Tables, leaves: Leaves, pool: Pool, task: Task, room, counts) -> bool:
     """Follow the numbers of a leaf one by one, because their values do not fit in a pool. Return False on failure."""
     high, low, alive = leaves.x_high[i], leaves.x_low[i], leaves.alive[i]
     power_high, power_low = tables.power_high[leaves.c[i]], tables.power_low[leaves.c[i]]
     while alive:
         if alive & _ONE:
-            tally[CANDIDATES] += _ONE
-            if not finish_at(high, low, lead, pool, task, room, tally):
+            counts[CANDIDATES] += _ONE
+            if not finish_at(high, low, lead, pool, task, room, counts):
                 return False
         low += power_low
         high += power_high + np.uint64(low < power_low)
@@ -108,7 +108,7 @@ def finish_tall(i: int, lead: np.uint64, tables: Tables, leaves: Leaves, pool: P
 
 
 @njit(nogil=True, cache=True)
-def evict(waiting: int, limit: np.uint64, pool: Pool, task: Task, room: Room, tally) -> int:
+def evict(waiting: int, limit: np.uint64, pool: Pool, task: Task, room: Room, counts) -> int:
     """Follow the numbers that are too large for a pool one by one. Return the size of the pool, or -1 on failure."""
     left, pool_low, pool_high, pool_lead = 0, pool.low, pool.high, pool.lead
     for i in range(waiting):
@@ -116,13 +116,13 @@ def evict(waiting: int, limit: np.uint64, pool: Pool, task: Task, room: Room, ta
         pool_low[left], pool_high[left], pool_lead[left] = low, high, lead
         if not (high >> limit or low >> _LIMB):
             left += 1
-        elif not finish_at(high >> _LIMB_UP, low + (high << _LIMB), lead, pool, task, room, tally):
+        elif not finish_at(high >> _LIMB_UP, low + (high << _LIMB), lead, pool, task, room, counts):
             return -1
     return left
 
 
 @njit(nogil=True, cache=True)
-def prepare(count: int, tables: Tables, leaves: Leaves, pool: Pool, task: Task, room: Room, tally) -> bool:
+def prepare(count: int, tables: Tables, leaves: Leaves, pool: Pool, task: Task, room: Room, counts) -> bool:
     """Follow the numbers that no pool can hold, and take them out of their leaves. Return False on failure."""
     b_high, b_low, odd, alive, lead, shift = (
         leaves.b_high,
@@ -135,11 +135,11 @@ def prepare(count: int, tables: Tables, leaves: Leaves, pool: Pool, task: Task, 
     for i in range(count):
         lead[i] = lead_of(b_high[i], b_low[i], shift)
         if not lead[i] and alive[i] & _ONE:
-            if not finish_least(i, leaves, task, room, tally):
+            if not finish_least(i, leaves, task, room, counts):
                 return False
             alive[i] &= ~_ONE
         if odd[i] > WIDE_ODD and alive[i]:
-            if not finish_tall(i, lead[i], tables, leaves, pool, task, room, tally):
+            if not finish_tall(i, lead[i], tables, leaves, pool, task, room, counts):
                 return False
             alive[i] = _ZERO
     return True

@@ -44,20 +44,20 @@ def sweep(
     pool: Pool,
     task: Task,
     room: Room,
-    tally: np.ndarray,
+    counts: np.ndarray,
 ) -> int:
     """Add the numbers of `count` leaves to a pool of one size. Return the size of the pool, or -1 on failure."""
     i = np.int64(0)
     while i < count and waiting >= 0:
-        i, waiting = _enter(i, count, waiting, is_narrow, tables, leaves, pool, tally)
+        i, waiting = _enter(i, count, waiting, is_narrow, tables, leaves, pool, counts)
         if waiting > POOL:
-            waiting = down(waiting, POOL, is_narrow, pool, task, room, tally)
+            waiting = down(waiting, POOL, is_narrow, pool, task, room, counts)
     return waiting
 
 
 @njit(nogil=True, cache=True)
 def _enter(
-    i: int, count: int, waiting: int, is_narrow: bool, tables: Tables, leaves: Leaves, pool: Pool, tally: np.ndarray
+    i: int, count: int, waiting: int, is_narrow: bool, tables: Tables, leaves: Leaves, pool: Pool, counts: np.ndarray
 ) -> tuple[int, int]:
     """Add the numbers of leaves until the pool is full. Return (next leaf, size of the pool)."""
     x_high, x_low, odd, leads = leaves.x_high, leaves.x_low, leaves.c, leaves.lead
@@ -83,27 +83,27 @@ def _enter(
                 pool_lead[waiting] = lead + (a << step)
                 waiting += 1
         i += 1
-    tally[CANDIDATES] += np.uint64(waiting - before)
+    counts[CANDIDATES] += np.uint64(waiting - before)
     return i, waiting
 
 
 @njit(nogil=True, cache=True)
-def down(waiting: int, most: int, is_narrow: bool, pool: Pool, task: Task, room: Room, tally: np.ndarray) -> int:
+def down(waiting: int, most: int, is_narrow: bool, pool: Pool, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce a pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
-        waiting = evict(waiting, _HIGH_BITS, pool, task, room, tally)
+        waiting = evict(waiting, _HIGH_BITS, pool, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass(waiting, pool, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass(waiting, pool, room, counts)
     return -1
 
 
 @njit(nogil=True, cache=True)
-def _pass(waiting: int, pool: Pool, room: Room, tally: np.ndarray) -> int:
+def _pass(waiting: int, pool: Pool, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, and return its new size."""
     steps, powers, left = room.steps, room.powers, 0
-    sum_low, sum_high, all_low, all_high = tally[SUM_LOW], tally[SUM_HIGH], tally[BITS_LOW], tally[BITS_HIGH]
+    sum_low, sum_high, all_low, all_high = counts[SUM_LOW], counts[SUM_HIGH], counts[BITS_LOW], counts[BITS_HIGH]
     pool_low, pool_high, pool_lead = pool.low, pool.high, pool.lead
     low_up, high_up, high_down = pool.low_up, pool.high_up, pool.high_down
     for j in range(waiting):
@@ -122,6 +122,6 @@ def _pass(waiting: int, pool: Pool, room: Room, tally: np.ndarray) -> int:
         all_high |= high
         sum_low += _ZERO if waits else low
         sum_high += _ZERO if waits else high
-    tally[SUM_LOW], tally[SUM_HIGH] = sum_low & _LIMB_MASK, sum_high + (sum_low >> _LIMB)
-    tally[BITS_LOW], tally[BITS_HIGH] = all_low, all_high
+    counts[SUM_LOW], counts[SUM_HIGH] = sum_low & _LIMB_MASK, sum_high + (sum_low >> _LIMB)
+    counts[BITS_LOW], counts[BITS_HIGH] = all_low, all_high
     return left

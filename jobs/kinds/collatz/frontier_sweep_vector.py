@@ -60,14 +60,14 @@ def sweep(
     pool: Pool,
     task: Task,
     room: Room,
-    tally: np.ndarray,
+    counts: np.ndarray,
 ) -> int:
     """Add the numbers of `count` leaves to a pool of one size. Return the size of the pool, or -1 on failure."""
     i = np.int64(0)
     while i < count and waiting >= 0:
-        i, waiting = _enter(i, count, waiting, is_narrow, tables, leaves, pool, room, tally)
+        i, waiting = _enter(i, count, waiting, is_narrow, tables, leaves, pool, room, counts)
         if waiting > POOL:
-            waiting = down(waiting, POOL, is_narrow, pool, task, room, tally)
+            waiting = down(waiting, POOL, is_narrow, pool, task, room, counts)
     return waiting
 
 
@@ -81,7 +81,7 @@ def _enter(
     leaves: Leaves,
     pool: Pool,
     room: Room,
-    tally: np.ndarray,
+    counts: np.ndarray,
 ) -> tuple[int, int]:
     """Add the numbers of leaves until the pool is full. Return (next leaf, size of the pool)."""
     x_high, x_low, odd, leads = leaves.x_high, leaves.x_low, leaves.c, leaves.lead
@@ -113,20 +113,20 @@ def _enter(
                 store(pool_lead, waiting + j, add(lead, up(a, steps)))
             waiting += found
         i += 1
-    tally[CANDIDATES] += np.uint64(waiting - before)
+    counts[CANDIDATES] += np.uint64(waiting - before)
     return i, waiting
 
 
 @njit(nogil=True, cache=True)
-def down(waiting: int, most: int, is_narrow: bool, pool: Pool, task: Task, room: Room, tally: np.ndarray) -> int:
+def down(waiting: int, most: int, is_narrow: bool, pool: Pool, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce a pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
         if _has_large(waiting, is_narrow, pool):
-            waiting = evict(waiting, np.uint64(0) if is_narrow else HIGH_BITS, pool, task, room, tally)
+            waiting = evict(waiting, np.uint64(0) if is_narrow else HIGH_BITS, pool, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass_narrow(waiting, pool, room, tally) if is_narrow else _pass_wide(waiting, pool, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_narrow(waiting, pool, room, counts) if is_narrow else _pass_wide(waiting, pool, room, counts)
     return -1
 
 
@@ -142,10 +142,10 @@ def _has_large(waiting: int, is_narrow: bool, pool: Pool) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _pass_narrow(waiting: int, pool: Pool, room: Room, tally: np.ndarray) -> int:
+def _pass_narrow(waiting: int, pool: Pool, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, which have one word, and return its new size."""
     four, left, low_up, pool_low, pool_lead = tables(room.four), 0, splat(pool.low_up), pool.low, pool.lead
-    stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
+    stopped, every = load(counts, SUM_LOW), load(counts, BITS_LOW)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
     for j in range(0, waiting, 8):
         x, lead = sixteen_narrow(load(pool_low, j), four), load(pool_lead, j)
@@ -156,20 +156,20 @@ def _pass_narrow(waiting: int, pool: Pool, room: Room, tally: np.ndarray) -> int
         store(pool_lead, left, squeeze(valid & ~stops, lead))
         left += np.int64(ones(valid & ~stops))
         at = add(at, step)
-    store(tally, BITS_LOW, every)
-    _carry(stopped, load(tally, SUM_HIGH), tally)
+    store(counts, BITS_LOW, every)
+    _carry(stopped, load(counts, SUM_HIGH), counts)
     return left
 
 
 @njit(nogil=True, cache=True)
-def _pass_wide(waiting: int, pool: Pool, room: Room, tally: np.ndarray) -> int:
+def _pass_wide(waiting: int, pool: Pool, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, which have two words, and return its new size."""
     four, left, mask = tables(room.four), 0, splat(_LIMB_MASK)
     pool_low, pool_high, pool_lead = pool.low, pool.high, pool.lead
     low_up, high_up, high_down = splat(pool.low_up), splat(pool.high_up), splat(pool.high_down)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
-    sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
-    every = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    sums = load(counts, SUM_LOW), load(counts, SUM_HIGH)
+    every = load(counts, BITS_LOW), load(counts, BITS_HIGH)
     for j in range(0, waiting, 8):
         lead = load(pool_lead, j)
         floor_low, floor_high = both(up(lead, low_up), mask), shift_down(up(lead, high_up), high_down)
@@ -184,14 +184,14 @@ def _pass_wide(waiting: int, pool: Pool, room: Room, tally: np.ndarray) -> int:
         store(pool_lead, left, squeeze(valid & ~stops, lead))
         left += np.int64(ones(valid & ~stops))
         at = add(at, step)
-    store(tally, BITS_LOW, every[0])
-    store(tally, BITS_HIGH, every[1])
-    _carry(sums[0], sums[1], tally)
+    store(counts, BITS_LOW, every[0])
+    store(counts, BITS_HIGH, every[1])
+    _carry(sums[0], sums[1], counts)
     return left
 
 
 @njit(nogil=True, cache=True)
-def _carry(low, high, tally: np.ndarray) -> None:
-    """Carry the low words of sums into the high words, and store the sums in the tally."""
-    store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
-    store(tally, SUM_HIGH, add(high, shift_down(low, splat(_LIMB))))
+def _carry(low, high, counts: np.ndarray) -> None:
+    """Carry the low words of sums into the high words, and store the sums in `counts`."""
+    store(counts, SUM_LOW, both(low, splat(_LIMB_MASK)))
+    store(counts, SUM_HIGH, add(high, shift_down(low, splat(_LIMB))))

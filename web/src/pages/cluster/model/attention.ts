@@ -15,7 +15,7 @@ export interface AttentionItem {
   address: string;
 }
 
-/** Age in milliseconds at which a failed job is no longer news. */
+/** Age in milliseconds up to which a failed job needs attention. */
 const MAX_AGE_MS = 24 * 3600 * 1000;
 
 function describeFailedJob(job: Job): AttentionItem {
