@@ -135,7 +135,10 @@ def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica
         denials=background.denials,
         request_counter=request_counter,
         live_rows=LiveRows(cluster.queries, hub),
-        tasks=background.tasks(),
+        tasks=[
+            *background.tasks(),
+            PeriodicTask("index", cluster.queries.jobs.prepare_search, failure="the index of jobs was not read"),
+        ],
         spans=background.spans,
         metrics=metrics,
     )

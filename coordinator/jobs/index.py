@@ -1,13 +1,13 @@
 """Index of all stored jobs in memory, which answers searches without load on Redis.
 
-A submission writes nothing for the index. Before each search, the index reads only the jobs that were added since the
-last one, so each coordinator can rebuild it from Redis at any time.
+A submission writes nothing for the index. Every few seconds and before each search, the index reads only the jobs that
+were added since, so each coordinator can rebuild it from Redis at any time.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -21,6 +21,8 @@ from threads_protocol.states import JobState
 
 #: Fields of a job that never change and by which jobs are found.
 _FIELDS = ("tenant", "kind", "created", "name", "tags")
+#: Seconds between two calls that prepare the index for searches.
+PREPARE_SECONDS = 10.0
 #: Number of jobs that are read at once.
 _BATCH = 1000
 
@@ -87,6 +89,16 @@ class JobIndex:
         self._newest_first: list[Entry] = []
         self._last = 0
 
+    def prepare(self) -> float:
+        """Read the jobs that were added, and all titles, so that a search finds them in memory.
+
+        Return the seconds until the next call.
+        """
+        with self._lock:
+            self._refresh()
+            self._add_texts(self._newest_first)
+        return PREPARE_SECONDS
+
     def find(self, wanted: Filter) -> Found:
         """Return the jobs that match a filter."""
         wanted = replace(wanted, tags=frozenset(tag.lower() for tag in wanted.tags))
@@ -140,10 +152,14 @@ class JobIndex:
         added, newest, count = self._reads.added_since(self._last)
         self._add(added)
         if count != len(self._known) or (newest is not None and newest not in self._known):
-            stored = dict.fromkeys(self._reads.all_ids())
-            self._known = {job_id: entry for job_id, entry in self._known.items() if job_id in stored}
-            self._newest_first = [entry for entry in self._newest_first if entry.job_id in stored]
+            stored = self._reads.all_ids()
+            self._remove(self._known.keys() - stored)
             self._add(self._reads.numbers([job_id for job_id in stored if job_id not in self._known]))
+
+    def _remove(self, deleted: Set[str]) -> None:
+        for job_id in deleted:
+            del self._known[job_id]
+        self._newest_first = [entry for entry in self._newest_first if entry.job_id not in deleted]
 
     def _add(self, numbered: Sequence[tuple[str, int]]) -> None:
         is_newer = all(number > self._last and job_id not in self._known for job_id, number in numbered)

@@ -47,6 +47,10 @@ class JobQueries:
         self._units = UnitCache(store.unit_reads)
         self._index = JobIndex(store.job_reads)
 
+    def prepare_search(self) -> float:
+        """Read new jobs into the index, and return the seconds until the next call."""
+        return self._index.prepare()
+
     def job(self, job_id: str) -> answers.Job:
         """Return one job. Raises NotFound, or Broken if its stored data is corrupt."""
         for row in self.by_ids([job_id]):

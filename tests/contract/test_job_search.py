@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from coordinator.jobs import scheduler
-from coordinator.jobs.index import Filter
+from coordinator.jobs.index import Filter, JobIndex
 from coordinator.jobs.queries import JobQueries
 from jobs.store import Store, keys
+from jobs.store.work.job_reads import JobReads
 from tests.contract.lease_model import new_job
 
 
@@ -155,3 +156,14 @@ def test_a_submission_writes_nothing_for_the_index(jobs: Jobs) -> None:
     """The index costs submissions nothing: a job without a name and tags has the same keys and fields as before."""
     plain = jobs.submit()
     assert not {b"name", b"tags", b"title"} & set(jobs.store.client.hkeys(keys.job(plain)))
+
+
+def test_a_prepared_index_reads_no_job_during_a_search(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, deleted = jobs.submit(name="Nightly sums"), jobs.submit()
+    index = JobIndex(jobs.store.job_reads)
+    assert index.prepare() > 0
+    monkeypatch.setattr(JobReads, "fields", None)
+    assert [entry.job_id for entry in index.find(Filter(words=("sums",))).entries] == [first]
+    jobs.store.jobs.cancel(deleted)
+    jobs.store.jobs.delete(deleted)
+    assert [entry.job_id for entry in index.find(Filter()).entries] == [first]
