@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 import types
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.integration.live import until
+from tests.unit.calling_fake import Calling
 from tests.unit.cluster_fake import job
 from threads_cluster.client import progress_bars
+from threads_cluster.client.calling import project
+from threads_cluster.client.calling.call_display import CallDisplay
+from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.client.progress_bars import ProgressBar
 
 
@@ -29,21 +37,23 @@ def test_nothing_is_shown_unless_requested(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_notebook_updates_one_output(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Pretend to be a notebook, and return the HTML that it displays."""
     pages: list[str] = []
 
-    class Handle:
-        def update(self, page: str) -> None:
-            pages.append(page)
-
-    def display(page: str, *, display_id: bool) -> Handle:
+    def display(page: str, *, display_id: bool) -> SimpleNamespace:
         pages.append(page)
-        return Handle()
+        return SimpleNamespace(update=pages.append)
 
     module = types.ModuleType("IPython.display")
     module.__dict__.update(HTML=str, display=display)
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     monkeypatch.setattr(progress_bars, "in_notebook", lambda: True)
+    return pages
+
+
+def test_a_notebook_updates_one_output(pages: list[str]) -> None:
     progress_bars.follow(jobs(), is_shown=True)
     assert "100 of 1,000" in pages[0]
     assert "1,000 of 1,000" in pages[-1] and "● done" in pages[-1]
@@ -59,3 +69,48 @@ def test_an_interrupted_job_is_shown_as_cancelled() -> None:
 
 def test_the_title_is_escaped() -> None:
     assert "<b>x</b>" not in ProgressBar("<b>x</b>").to_html()
+
+
+def test_what_the_program_prints_meanwhile_stays_on_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich would move it to the terminal of stderr, so that a file of the results would stay empty."""
+    printed, terminal = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with ProgressBar("sums") as progress:
+        progress.update(1, 10)
+        print("a result")
+    assert printed.getvalue() == "a result\n" and "1/10" in terminal.getvalue()
+
+
+def test_an_executor_shows_its_calls(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "modules", dict)
+    fake = Calling()
+    with fake.cluster() as cluster, cluster.executor(progress=True) as executor:
+        assert list(executor.map(abs, range(12))) == list(range(12))
+    fake.end()
+    assert re.search(r"^abs .*12/12", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_failed_and_cancelled_calls_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[str, int, int, str]] = []
+    monkeypatch.setattr(ProgressBar, "update", lambda bar, *numbers: shown.append((bar.title, *numbers)))
+    display, calls = CallDisplay(), [ClusterFuture() for _ in range(3)]
+    for call in calls:
+        display.add("abs")
+        call.add_done_callback(display.end)
+    calls[0].finish(error=ValueError("no"))
+    calls[1].cancel()
+    calls[2].finish(1)
+    assert shown[-3:] == [
+        ("abs (1 failed)", 1, 3),
+        ("abs (1 failed)", 1, 3),
+        ("abs (1 failed)", 2, 3, "cancelled"),
+    ]
+
+
+def test_the_last_numbers_of_a_burst_are_shown(pages: list[str]) -> None:
+    progress = ProgressBar("sums")
+    for done in range(5):
+        progress.update(done, 10)
+    assert until(lambda: "4 of 10" in pages[-1])

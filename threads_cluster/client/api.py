@@ -351,7 +351,7 @@ class Cluster:
             program = Program(command=kind, **choices)
             return self.programs.run(program, files=files, timeout=timeout, queue=queue, progress=progress)
         body = submission(kind, parameters, **({"idempotency_key": None} | choices))
-        with CancelOnInterrupt(f"The job of kind {kind}", lambda: self._undo(body)):
+        with CancelOnInterrupt(lambda: f"the job of kind {kind}", lambda: self._undo(body)):
             return self._run_kind(body, timeout, progress)
 
     def _undo(self, body: Json) -> None:

@@ -30,12 +30,13 @@ class CancelOnInterrupt:
 
     The first interrupt only asks, and the block continues to wait. The second interrupt calls `cancel` and raises
     KeyboardInterrupt. In scripts without a terminal, and in threads other than the main thread, an interrupt raises
-    KeyboardInterrupt at once and cancels nothing. `work` names the jobs in the question.
+    KeyboardInterrupt at once and cancels nothing. `work` returns a description of the jobs for the question.
     """
 
-    def __init__(self, work: str, cancel: Callable[[], object]) -> None:
-        self._work, self._cancel = work, cancel
-        self._has_asked = False
+    def __init__(self, work: Callable[[], str], cancel: Callable[[], object]) -> None:
+        self._work, self.cancel = work, cancel
+        #: Description of the jobs in the question, or an empty text before the question.
+        self._asked = ""
         self._previous: Any = None
 
     def __enter__(self) -> Self:
@@ -46,19 +47,24 @@ class CancelOnInterrupt:
         if self._previous is None:
             return
         signal.signal(signal.SIGINT, self._previous)
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and self._has_asked:
+        asked = self._asked
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and asked:
             with suppress(ClientError):
-                self._cancel()
-                _print(f"{self._work} was cancelled.")
+                self.cancel()
+                write_line(f"Cancelled {asked}.")
+
+    def forget(self) -> None:
+        """Ask again at the next interrupt, because the jobs of the last question have ended."""
+        self._asked = ""
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        if self._has_asked:
+        if self._asked:
             raise KeyboardInterrupt
-        self._has_asked = True
-        _print(f"\n{self._work} is still running. Interrupt again to cancel it.")
+        self._asked = self._work()
+        write_line(f"\nStill waiting. Interrupt again to cancel {self._asked}.")
 
 
-def _print(line: str) -> None:
+def write_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

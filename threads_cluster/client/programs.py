@@ -319,7 +319,7 @@ class Programs:
         return Mapped(self, job_id, self._cancelling(job_id), progress)
 
     def _cancelling(self, job_id: str) -> CancelOnInterrupt:
-        return CancelOnInterrupt(f"Job {job_id}", lambda: self._cluster.cancel(job_id))
+        return CancelOnInterrupt(lambda: f"job {job_id}", lambda: self._cluster.cancel(job_id))
 
     # -- units of a job ------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -29,7 +30,7 @@ class ProgressBar:
     """Display of how many units are done. Use it as a context manager, and call `update` with the current numbers.
 
     The display appears at the first update. It is written to stderr in a terminal and in a script, and below the cell
-    in a notebook.
+    in a notebook. Any thread can call the methods.
     """
 
     def __init__(self, title: str = "") -> None:
@@ -38,7 +39,12 @@ class ProgressBar:
         #: Finished units per second, in the order of the measurements.
         self.rates: deque[float] = deque(maxlen=_RATES)
         self._began = self._measured = time.monotonic()
+        #: Number of finished units at the last measurement.
+        self._counted = 0
         self._view: _View | None = None
+        #: Timer of the next update of the display, if one is due.
+        self._timer: threading.Timer | None = None
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -46,22 +52,40 @@ class ProgressBar:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is not None and self.state == "running":
             self.state = "cancelled" if issubclass(kind, KeyboardInterrupt) else "failed"
-        if self._view is not None:
-            self._view.show(self)
-            self._view.close()
+        self.close()
+
+    def close(self) -> None:
+        """Show the last numbers, and end the display."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._view is not None:
+                self._view.show(self)
+                self._view.close()
+                self._view = None
 
     def update(self, done: int, total: int, state: str = "running") -> None:
         """Show that `done` of `total` units are done. Updates in quick succession are shown together."""
-        now = time.monotonic()
-        passed, is_last = now - self._measured, done >= total or state != "running"
-        if self._view is None:
-            self._view = _NotebookView() if in_notebook() else _TerminalView()
-        elif passed < _STEP_SECONDS and not is_last:
-            return
-        if passed > 0:
-            self.rates.append(max(0.0, (done - self.done) / passed))
-        self.done, self.total, self.state, self._measured = done, total, state, now
-        self._view.show(self)
+        with self._lock:
+            self.done, self.total, self.state = done, total, state
+            if self._view is None:
+                self._view = _NotebookView() if in_notebook() else _TerminalView()
+                self._view.show(self)
+            elif done >= total or state != "running" or time.monotonic() - self._measured >= _STEP_SECONDS:
+                self._show()
+            elif self._timer is None:
+                self._timer = threading.Timer(_STEP_SECONDS, self._show)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _show(self) -> None:
+        with self._lock:
+            now, self._timer = time.monotonic(), None
+            if (passed := now - self._measured) > 0:
+                self.rates.append(max(0.0, (self.done - self._counted) / passed))
+            self._measured, self._counted = now, self.done
+            if self._view is not None:
+                self._view.show(self)
 
     def follow(self, job: Mapping[str, Any]) -> None:
         """Show the progress of a job."""
@@ -127,7 +151,9 @@ class _TerminalView:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        self._bar = Progress(*columns, console=Console(file=sys.stderr))
+        # rich would write what the program prints to stderr, too, even if stdout is a file
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._bar = Progress(*columns, console=Console(file=sys.stderr), redirect_stdout=is_terminal)
         self._task = self._bar.add_task("")
         self._bar.start()
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from threads_cluster.client.calling.batches import Call, CallQueue
+from threads_cluster.client.calling.call_display import CallDisplay
 from threads_cluster.client.calling.call_jobs import CallJob
+from threads_cluster.client.calling.futures import count_calls
 from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
 from threads_cluster.client.calling.request_threads import RequestThreads
+from threads_cluster.client.interrupts import CancelOnInterrupt
 from threads_cluster.errors import ClientError
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ class Dispatcher:
         self._changed = threading.Condition(threading.RLock())
         self._is_open, self._has_started, self._has_runner = True, False, options.queue
         self._why_closed = "cannot schedule new futures after shutdown"
+        self._display = CallDisplay() if options.progress else None
+        #: Handling of Ctrl-C while a thread waits for calls.
+        self.interrupts = CancelOnInterrupt(lambda: count_calls(self._open_calls), self.abort)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -51,6 +57,9 @@ class Dispatcher:
                 self._start()
             self._open_calls.add(call.future)
             self._queue.put(call)
+        if self._display is not None:
+            self._display.add(call.name)
+            call.future.add_done_callback(self._display.end)
         call.future.add_done_callback(self._forget)
 
     def close(self) -> None:
@@ -85,13 +94,15 @@ class Dispatcher:
                 job.cancel()
 
     def wait(self) -> None:
-        """Wait until all calls have ended and no request is open."""
-        with self._changed:
+        """Wait until all calls have ended and no request is open. The second Ctrl-C cancels the calls."""
+        with self.interrupts, self._changed:
             self._changed.wait_for(lambda: not self._open_calls and not self._jobs)
 
     def _forget(self, future: Future[Any]) -> None:
         with self._changed:
             self._open_calls.discard(future)
+            if not self._open_calls:
+                self.interrupts.forget()
             self._changed.notify_all()
             self._end_if_done()
 
@@ -149,7 +160,8 @@ class Dispatcher:
             self._watcher.add(job.job_id, partial(self._schedule, job))
 
     def _settle(self, job: CallJob) -> None:
-        with suppress(ClientError):  # The job has ended, or the cluster does not answer
+        # The job has ended, the cluster does not answer, or the client was closed
+        with suppress(ClientError, RuntimeError):
             job.drop_cancelled()
 
     def _schedule(self, job: CallJob, has_ended: bool | None) -> None:

@@ -35,6 +35,7 @@ class ClusterExecutor(Executor):
     def __init__(self, cluster: Cluster, **options: Any) -> None:
         """Prepare an executor with the fields of `Options`. Raises BadArgument if an option is invalid."""
         self._dispatcher, self._values = Dispatcher(cluster, Options(**options)), cluster.values
+        self.interrupts = self._dispatcher.interrupts
         weakref.finalize(self, self._dispatcher.close).atexit = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ClusterFuture:
@@ -60,7 +61,7 @@ class ClusterExecutor(Executor):
         future: ClusterFuture | None = None,
     ) -> ClusterFuture:
         arguments = self._values.encode((args, kwargs))
-        call = Call(name=name, function=function, arguments=arguments, future=future or ClusterFuture())
+        call = Call(name=name, function=function, arguments=arguments, future=future or ClusterFuture(self.interrupts))
         self._dispatcher.add(call)
         return call.future
 

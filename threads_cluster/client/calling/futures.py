@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from threads_cluster.client.interrupts import CancelOnInterrupt
 
 
 class ClusterFuture(Future[Any]):
@@ -15,8 +19,11 @@ class ClusterFuture(Future[Any]):
     `cancel` succeeds until then. A call that starts at the same moment may still run; its result is dropped.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interrupts: CancelOnInterrupt | None = None) -> None:
+        """`interrupts` handles Ctrl-C while a thread waits for the call."""
         super().__init__()
+        #: Handling of Ctrl-C, which the calls of an executor share.
+        self.interrupts = interrupts
         #: ID of the job of the call, or None until the job is submitted.
         self.job_id: str | None = None
         #: Number of the call's unit in its job.
@@ -27,6 +34,26 @@ class ClusterFuture(Future[Any]):
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result in a coroutine. If its task is cancelled, the call is cancelled too."""
         return asyncio.wrap_future(self).__await__()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the call, and return its result. Raises the exception of the call.
+
+        Raises TimeoutError after `timeout` seconds. While it waits, the first Ctrl-C asks, and the second one cancels
+        the calls of the executor.
+        """
+        try:
+            with self._waiting():
+                return super().result(timeout)
+        finally:
+            del self  # The traceback of an exception must not keep the future, which keeps the exception
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the call, and return its exception, or None if it returned a value. Otherwise like `result`."""
+        with self._waiting():
+            return super().exception(timeout)
+
+    def _waiting(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.interrupts is None or self.done() else self.interrupts
 
     def cancel(self) -> bool:
         """Cancel the call if no runner has started it. Return False if it is running or has ended."""
@@ -66,3 +93,9 @@ class ClusterFuture(Future[Any]):
             waiting, self._on_submitted = self._on_submitted, []
         for function in waiting:
             function(self)
+
+
+def count_calls(futures: Iterable[Future[Any]]) -> str:
+    """Return the number of calls that have not ended, for people."""
+    count = sum(not future.done() for future in list(futures))
+    return "1 call" if count == 1 else f"{count:,} calls"

@@ -54,6 +54,8 @@ class Options:
     python: str | None = None
     #: Accept only values of JSON and NumPy from runners, so that a runner cannot run code in this process.
     safe: bool = False
+    #: Show a live display of the calls, in a terminal or below the cell of a notebook.
+    progress: bool = False
     #: Wait for a runner that could take the calls, instead of failing at once.
     queue: bool = False
 

@@ -9,13 +9,14 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from threads_cluster.client.calling.executor import ClusterExecutor
-from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.futures import ClusterFuture, count_calls
 from threads_cluster.client.calling.options import Options
+from threads_cluster.client.interrupts import CancelOnInterrupt
 from threads_cluster.errors import CallFailed
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class _Dependent:
         self, executor: ClusterExecutor, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self._executor, self._function, self._args, self._kwargs = executor, function, args, kwargs
-        self._future = ClusterFuture()
+        self._future = ClusterFuture(executor.interrupts)
         self._lock = threading.Lock()
 
     def start(self, needed: list[Future[Any]]) -> ClusterFuture:
@@ -177,7 +178,20 @@ class Completions(Generic[F]):
         self._futures, self._timeout = list(dict.fromkeys(several)), timeout
 
     def __iter__(self) -> Iterator[F]:
-        return cast(Iterator[F], futures.as_completed(self._futures, self._timeout))
+        ended = cast(Iterator[F], futures.as_completed(self._futures, self._timeout))
+        interrupts = self._interrupts()
+        for _ in self._futures:
+            with interrupts:
+                future = next(ended)
+            yield future
+
+    def _interrupts(self) -> AbstractContextManager[object]:
+        """Return the handling of Ctrl-C, which cancels the calls of all executors of the futures."""
+        several = {future.interrupts for future in self._futures if isinstance(future, ClusterFuture)} - {None}
+        cancels = [each.cancel for each in several if each is not None]
+        if not cancels:
+            return nullcontext()
+        return CancelOnInterrupt(lambda: count_calls(self._futures), lambda: [cancel() for cancel in cancels])
 
     async def __aiter__(self) -> AsyncIterator[F]:
         loop = asyncio.get_running_loop()
