@@ -32,6 +32,8 @@ class LeasedUnits:
     #: First unit of the lease.
     lo: int
     hi: int
+    #: Jobs that had to end before this job could start.
+    parents: frozenset[str] = frozenset()
 
     @property
     def runs_programs(self) -> bool:
@@ -69,15 +71,24 @@ class Outputs(Part):
         valid.
         """
         lease, row = self._functions.read(
-            ("HGET", keys.job_lease(job), token), ("HMGET", keys.job(job), "tenant", "spec", "queue")
+            ("HGET", keys.job_lease(job), token),
+            ("HMGET", keys.job(job), "tenant", "spec", "queue", "after", "after_any"),
         )
         if not lease or not row[1]:
             return None
         try:
             lo, hi, *_ = (int(word) for word in lease.split(b":")[:2])
             tenant, queue = row[0].decode(), row[2].decode()
+            parents = frozenset(parent for listed in row[3:] if listed for parent in json.loads(listed))
             return LeasedUnits(
-                job_id=job, token=token, tenant=tenant, spec=json.loads(row[1]), queue=queue, lo=lo, hi=hi
+                job_id=job,
+                token=token,
+                tenant=tenant,
+                spec=json.loads(row[1]),
+                queue=queue,
+                lo=lo,
+                hi=hi,
+                parents=parents,
             )
         except Unreadable:
             return None

@@ -45,7 +45,7 @@ _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete"
 #: Suffix of the problem type of errors that last until an operator changes a setting.
 _UNSET = ":MissingSetting"
 #: Values of `field` in a 403 response that rejects the requested data and not the token.
-_NOT_ABOUT_THE_TOKEN = ("hashes", "sha256")
+_NOT_ABOUT_THE_TOKEN = ("hashes", "sha256", "units")
 
 
 class UnusableApi(ValueError):

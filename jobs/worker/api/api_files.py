@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 #: Time limit in seconds for retries of a call.
 #: `LONGEST_PAUSE` is the maximum delay in seconds between two attempts.
 PATIENCE_SECONDS, LONGEST_PAUSE = 60.0, 5.0
+#: Maximum number of units in one request for results.
+_MOST_RESULTS = 100
 Answer = TypeVar("Answer")
 
 
@@ -68,27 +70,41 @@ class JobFiles:
         """Return the manifest of the job's files, or of its `items`. `threads_protocol.manifest.entries` parses it."""
         return self._octets("GET", "manifest", which=which)
 
-    def fetch(self, entries: Iterable[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None:
+    def results(self, units: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+        """Return the results of units of jobs on which the job depends. A unit is a job and a number.
+
+        A result consists of its `value` and its `files`, each as [path, bytes, SHA-256]. `fetch` downloads these files.
+        """
+        found: list[dict[str, Any]] = []
+        for first in range(0, len(units), _MOST_RESULTS):
+            wanted = [{"job": job, "unit": unit} for job, unit in units[first : first + _MOST_RESULTS]]
+            body = json.dumps({"units": wanted}).encode()
+            answer = self._octets("POST", "results", body, seconds=uploads.STORING_SECONDS)
+            found += json.loads(answer)["results"]
+        return found
+
+    def fetch(self, entries: Iterable[Entry], write: Callable[[str, Iterator[bytes]], None], parent: str = "") -> None:
         """Download the files of these manifest entries. `write` receives the SHA-256 and the content of each.
 
-        Each distinct file is downloaded once. The content is verified before its iterator ends; if it is wrong, the
-        iterator raises CoordinatorAway.
+        Files of a result of another job need this unit in `parent`, as JOB:UNIT. Each distinct file is downloaded once.
+        The content is verified before its iterator ends; if it is wrong, the iterator raises CoordinatorAway.
         """
+        query = {"parent": parent} if parent else {}
         files = {entry.sha: entry for entry in entries if entry.is_file}
         small = [sha for sha, entry in files.items() if entry.size <= uploads.SMALL]
         while small:
-            fetched = self._patiently(partial(self._bundle, small[: bundles.MAX_FILES]))
+            fetched = self._patiently(partial(self._bundle, small[: bundles.MAX_FILES], query))
             for sha, data in fetched.items():
                 write(sha, iter([data]))
             small = small[len(fetched) :]
         for sha, entry in files.items():
             if entry.size > uploads.SMALL:
-                write(sha, self._pieces(entry))
+                write(sha, self._pieces(entry, query))
 
-    def _bundle(self, shas: Sequence[str]) -> dict[str, bytes]:
+    def _bundle(self, shas: Sequence[str], query: dict[str, str]) -> dict[str, bytes]:
         """Download the first of these files, as many as one bundle can contain, and return their content by hash."""
         body = json.dumps({"hashes": shas}).encode()
-        answer = self._once("POST", "file-bundle", body, seconds=uploads.STORING_SECONDS)
+        answer = self._once("POST", "file-bundle", body, seconds=uploads.STORING_SECONDS, **query)
         try:
             files = bundles.unpack(answer)
         except MalformedText as error:
@@ -97,11 +113,12 @@ class JobFiles:
             raise self._api.away("the response contains other files than the requested ones")
         return files
 
-    def _pieces(self, entry: Entry) -> Iterator[bytes]:
+    def _pieces(self, entry: Entry, query: dict[str, str]) -> Iterator[bytes]:
         made = hashlib.sha256()
         for start in range(0, entry.size, PART_BYTES):
             last = min(start + PART_BYTES, entry.size) - 1
-            piece = self._octets("GET", f"files/{entry.sha}", range=f"{start}-{last}", seconds=uploads.STORING_SECONDS)
+            how: dict[str, Any] = {"range": f"{start}-{last}", "seconds": uploads.STORING_SECONDS, **query}
+            piece = self._octets("GET", f"files/{entry.sha}", **how)
             if len(piece) != last - start + 1:
                 raise self._api.away(
                     f"the response has {len(piece)} bytes of the file {entry.sha} instead of the requested range"
