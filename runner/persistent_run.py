@@ -15,6 +15,7 @@ from runner import commands
 from runner.files.cache import DamagedFile
 from runner.files.folders import LARGEST_VALUE, BadValue
 from runner.files.inputs import close_all
+from runner.files.parent_results import ParentResults
 from runner.files.working_directory import Workplace
 from runner.host import Host
 from runner.host_errors import HostFault, is_of_host
@@ -49,6 +50,8 @@ class PersistentRun(Run):
         self._deadline = 0.0
         #: Open files that the current unit's item names.
         self._descriptors: list[int] = []
+        #: Results of other jobs that the current unit's item names.
+        self._parents = ParentResults()
 
     def go(self) -> tuple[Computed, bytes]:
         try:
@@ -116,6 +119,7 @@ class PersistentRun(Run):
         order = super()._order(unit)
         self._close_files()
         self._descriptors = self._open_files(unit)
+        self._read_parents(unit)
         return order
 
     def _open_files(self, unit: int) -> list[int]:
@@ -129,9 +133,29 @@ class PersistentRun(Run):
         except DamagedFile as error:
             raise HostFault(f"a cached file was damaged: {error}") from error
 
+    def _read_parents(self, unit: int) -> None:
+        """Read the results that the item names. Raises HostFault and the errors of a unit that cannot start."""
+        item = self._item(unit)
+        if item is None or '"units"' not in item:
+            return
+
+        def read() -> None:
+            self._close_parents()
+            self._parents.read(json.loads(item), self.host.inputs, self.files)
+
+        try:
+            self._persist(read)
+        except DamagedFile as error:
+            raise HostFault(f"a cached file was damaged: {error}") from error
+
     def _close_files(self) -> None:
         descriptors, self._descriptors = self._descriptors, []
         close_all(descriptors)
+        self._close_parents()
+
+    def _close_parents(self) -> None:
+        parents, self._parents = self._parents, ParentResults()
+        close_all(parents.descriptors)
 
     def _run_unit(self, order: Order, recorder: Recorder) -> ProgramEnd:
         self._wait_for_valid_lease()
@@ -140,7 +164,8 @@ class PersistentRun(Run):
         began, self._answer, self._complaint = time.monotonic(), {}, ""
         kept.units += 1
         try:
-            answer = kept.program.run(self._message(kept), recorder, self._look, self._until, self._descriptors)
+            descriptors = [*self._descriptors, *self._parents.descriptors]
+            answer = kept.program.run(self._message(kept), recorder, self._look, self._until, descriptors)
         except BadAnswer as error:
             self._complaint = str(error)
             self._end_program()
@@ -158,6 +183,8 @@ class PersistentRun(Run):
         message = {"job": self._job, "unit": self._unit, "attempt": self._attempt(self._unit)}
         if (item := self._item(self._unit)) is not None:
             message["item"] = json.loads(item)
+        if self._parents.listed:
+            message["results"] = self._parents.listed
         if kept.job != self._job and (text := self._command.spec.get("input")) is not None:
             message["input"] = text
         kept.job = self._job

@@ -38,7 +38,11 @@ class Files(Protocol):
 
     def manifest(self, which: str = "files") -> bytes: ...
 
-    def fetch(self, entries: Sequence[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None: ...
+    def fetch(
+        self, entries: Sequence[Entry], write: Callable[[str, Iterator[bytes]], None], parent: str = ""
+    ) -> None: ...
+
+    def results(self, units: Sequence[tuple[str, int]]) -> list[dict[str, Any]]: ...
 
     def keep(self, folder: Path, units: Sequence[int]) -> str: ...
 
@@ -132,12 +136,13 @@ class Inputs:
         with self._lock:
             return _remember(self._items, job, Items(self.cache.path(listed.sha), of))
 
-    def open(self, entries: Sequence[Entry], files: Files) -> list[int]:
+    def open(self, entries: Sequence[Entry], files: Files, parent: str = "") -> list[int]:
         """Return a descriptor for reading each file, and fetch missing files. Raises OSError and errors of `files`.
 
-        The descriptors remain valid if the cache deletes the files.
+        `parent` is the unit of another job, as JOB:UNIT, if the files belong to its result. The descriptors remain
+        valid if the cache deletes the files.
         """
-        self._fetch(entries, files)
+        self._fetch(entries, files, parent)
         opened: list[int] = []
         try:
             for entry in entries:
@@ -147,11 +152,11 @@ class Inputs:
             raise
         return opened
 
-    def _fetch(self, entries: Sequence[Entry], files: Files) -> None:
+    def _fetch(self, entries: Sequence[Entry], files: Files, parent: str = "") -> None:
         by_sha = {entry.sha: entry for entry in entries if entry.is_file}
 
         def fetch(shas: list[str], write: Callable[[str, Iterator[bytes]], None]) -> None:
-            files.fetch([by_sha[sha] for sha in shas], write)
+            files.fetch([by_sha[sha] for sha in shas], write, parent)
 
         self.cache.have(list(by_sha), fetch)
 

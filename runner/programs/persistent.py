@@ -24,6 +24,8 @@ from runner.programs.slot import GuardDied, Slot, make_drain
 MOST_ANSWER = (1 << 20) + (64 << 10)
 #: Maximum number of bytes per read of an answer.
 _READ_BYTES = 1 << 16
+#: Maximum number of descriptors that Linux sends at once.
+_MOST_DESCRIPTORS = 253
 #: Seconds in which a program that has closed its stdin must exit. Then it is killed.
 EXIT_SECONDS = 1.0
 
@@ -140,7 +142,7 @@ class _Exchange:
 
     def __init__(self, ours: socket.socket, message: bytes, descriptors: Sequence[int] = ()) -> None:
         self._ours, self._left = ours, memoryview(message)
-        #: Descriptors that are sent together with the first bytes of the message.
+        #: Descriptors that are sent together with the first bytes of the message, as many as possible with each byte.
         self._descriptors = descriptors
         self._received = bytearray()
         #: True if the program has exited, or has closed its stdin.
@@ -163,8 +165,9 @@ class _Exchange:
     def _send(self) -> int:
         if not self._descriptors:
             return self._ours.send(self._left)
-        sent = socket.send_fds(self._ours, [self._left], list(self._descriptors))
-        self._descriptors = ()
+        first, rest = self._descriptors[:_MOST_DESCRIPTORS], self._descriptors[_MOST_DESCRIPTORS:]
+        sent = socket.send_fds(self._ours, [self._left[:1] if rest else self._left], list(first))
+        self._descriptors = rest
         return sent
 
     def _receive(self) -> None:

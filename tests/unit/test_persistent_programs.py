@@ -121,6 +121,83 @@ def test_a_file_that_an_item_names_must_exist(bench: Bench) -> None:
     assert "the artifact of items does not contain the file c" in str(bench.leases.calls[-1])
 
 
+#: Program that answers with the results that it receives with a unit, and the contents of their files.
+MERGER = """
+import json, os, socket
+ours, data, descriptors = socket.socket(fileno=0), b"", []
+while True:
+    piece, received, _, _ = socket.recv_fds(ours, 1 << 16, 253)
+    if not piece: break
+    data, descriptors = data + piece, descriptors + received
+    if data.endswith(b"\\n"):
+        contents = [os.read(each, 100).decode() for each in descriptors]
+        for each in descriptors: os.close(each)
+        results = json.loads(data).get("results")
+        answer = {"value": [len(results), len(contents)] if len(contents) > 10 else [results, contents]}
+        ours.sendall(json.dumps(answer).encode() + b"\\n")
+        data, descriptors = b"", []
+"""
+
+
+def result(value: Any, **files: bytes) -> dict[str, Any]:
+    """Return a result as a coordinator describes it. A slash in a path is written as two underscores."""
+    listed = [
+        [path.replace("__", "/"), len(data), hashlib.sha256(data).hexdigest()] for path, data in sorted(files.items())
+    ]
+    return {"value": value, "files": listed}
+
+
+def merge(bench: Bench, parents: list[dict[str, Any]], *items: Any) -> list[Any]:
+    """Run units that depend on units of a job with these results, and return their values."""
+    bench.files.parents = {"a": parents}
+    command = [sys.executable, "-c", {"literal": MERGER}]
+    upto, run = bench.run(command, 0, len(items), items=list(items), persistent=True)
+    assert upto == len(items)
+    return list(run["values"])
+
+
+def test_a_unit_receives_the_results_of_the_units_that_its_item_names(bench: Bench) -> None:
+    one, two, text = b"one", b"two", b'{"of": "a file"}'
+    bench.files = Files({"one": one, "two": two, "text": text})
+    parents = [
+        result(7),
+        result(["x"], outputs__1__x=one, outputs__1__y=two),
+        result({"artifact": True}, outputs__2__x=two, values__2=text),
+    ]
+    item = {"units": [["a", 1], ["a", 0], ["a", 2], ["a", 1]]}
+    first, second, third = merge(bench, parents, item, {"units": []}, "text")
+    files = {"value": ["x"], "files": ["x", "y"]}
+    listed = [files, {"value": 7, "files": []}, {"value": {"of": "a file"}, "files": ["x"]}, files]
+    assert first == [listed, ["one", "two", "two", "one", "two"]]
+    assert second == third == [None, []]
+    assert len(bench.files.fetched) == 3, "a file that is needed twice is fetched once"
+    assert bench.files.fetched[0] == ("a:1", "outputs/1/x")
+
+
+def test_a_unit_receives_more_files_than_linux_sends_at_once(bench: Bench) -> None:
+    bench.files = Files({"x": b"x"})
+    parents = [result(number, **{f"outputs__{number}__x": b"x"}) for number in range(501)]
+    assert merge(bench, parents, {"units": [["a", number] for number in range(500)]}) == [[500, 500]]
+    with pytest.raises(LeaseEnded):
+        merge(bench, parents, {"units": [["a", number] for number in range(501)]})
+    assert "more than 500 files" in str(bench.leases.calls[-1])
+
+
+@pytest.mark.parametrize("units", [7, [["a"]], [["a", "x"]]])
+def test_invalid_units_of_an_item_fail_the_unit(bench: Bench, units: Any) -> None:
+    with pytest.raises(LeaseEnded):
+        merge(bench, [result(1)], {"units": units})
+    assert "the item's units must be a list" in str(bench.leases.calls[-1])
+
+
+def test_a_result_that_cannot_be_read_fails_the_unit_before_it_starts(bench: Bench) -> None:
+    bench.files.rejects = "units: job a was deleted, with its results"
+    with pytest.raises(LeaseEnded):
+        merge(bench, [], {"units": [["a", 0]]})
+    row = bench.leases.calls[-1][-1]
+    assert row["reason"] == "not started" and "job a was deleted" in row["error"]
+
+
 def test_one_program_runs_the_units_of_several_jobs(bench: Bench) -> None:
     pids = values(bench, 1, 2, 3) + values(bench, 1, job="j2") + values(bench, 1, job="j3", timeout_seconds=50)
     assert len(set(pids)) == 1

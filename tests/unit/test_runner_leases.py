@@ -79,14 +79,23 @@ class Files(inputs.Files):
         ]
         self.kept: list[tuple[list[int], dict[str, bytes]]] = []
         self.rejects = ""
+        #: Results of each unit of other jobs, and the fetched files with the units to which they belong.
+        self.parents: dict[str, list[dict[str, Any]]] = {}
+        self.fetched: list[tuple[str, str]] = []
         self.sent: list[tuple[int, int, list[tuple[str, bytes]]]] = []
 
     def manifest(self, which: str = "files") -> bytes:
         return manifest.serialize(self.entries)
 
-    def fetch(self, entries: Sequence[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None:
+    def fetch(self, entries: Sequence[Entry], write: Callable[[str, Iterator[bytes]], None], parent: str = "") -> None:
+        self.fetched += [(parent, entry.path) for entry in entries]
         for entry in entries:
             write(entry.sha, iter([self.bytes[entry.sha]]))
+
+    def results(self, units: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+        if self.rejects:
+            raise CoordinatorRejects(self.rejects)
+        return [self.parents[job][unit] for job, unit in units]
 
     def keep(self, folder: Path, units: Sequence[int]) -> str:
         if self.rejects:
