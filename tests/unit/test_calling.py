@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import as_completed, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import pytest
 from tests.integration.live import until
 from tests.unit.calling_fake import Calling
 from threads_cluster import Cluster
-from threads_cluster.client.calling import call_jobs, pickling, project
+from threads_cluster.client.calling import batches, call_jobs, pickling, project
+from threads_cluster.client.calling.batches import Call, CallQueue
 from threads_cluster.client.calling.executor import ClusterExecutor
 from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.errors import BadArgument, CallFailed, NoRunner, RemoteTraceback
@@ -61,6 +62,38 @@ def test_calls_of_one_function_become_one_job(executor: ClusterExecutor, fake: C
     assert list(executor.map(lambda x: x + 1, range(50))) == list(range(1, 51))
     assert sum(len(body["parameters"]["items"]) for body in fake.submitted) == 50
     assert len({body["parameters"]["input"] for body in fake.submitted}) == 1
+
+
+def _call() -> Call:
+    pickled = pickling.Pickled(text="")
+    return Call(name="f", function=pickled, arguments=pickled, future=ClusterFuture())
+
+
+def test_a_call_waits_for_others_only_during_a_submission() -> None:
+    queue = CallQueue()
+    queue.put(_call())
+    [alone], _ = queue.take(lambda: True)
+    for call in (_call(), _call()):
+        queue.put(call)
+    [several], is_open = queue.take(lambda: False)
+    assert (len(alone.calls), len(several.calls), is_open) == (1, 2, True)
+
+
+def test_calls_of_a_burst_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "LONGEST_SECONDS", 20.0)
+    queue, has_first = CallQueue(), threading.Event()
+
+    def is_idle() -> bool:
+        has_first.set()
+        return True
+
+    with ThreadPoolExecutor() as threads, queue.burst():
+        queue.put(_call())
+        taken = threads.submit(queue.take, is_idle)
+        assert has_first.wait(20)
+        queue.put(_call())
+    [batch], _ = taken.result()
+    assert len(batch.calls) == 2
 
 
 def test_large_arguments_and_values_travel_as_files(executor: ClusterExecutor, fake: Calling) -> None:
@@ -153,7 +186,7 @@ def test_calls_fail_if_no_runner_could_take_them(cluster: Cluster, fake: Calling
 
 def test_a_job_whose_calls_are_all_cancelled_is_cancelled(cluster: Cluster, fake: Calling) -> None:
     fake.holds = True
-    with cluster.executor() as executor:
+    with cluster.executor(max_running=3) as executor:  # All calls then become one job
         futures = [executor.submit(abs, number) for number in range(3)]
         assert futures[0].cancel()
         submitted = threading.Event()

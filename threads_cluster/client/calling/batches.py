@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,40 +57,66 @@ class Batch:
         return self.calls[0].name
 
 
+#: Entry of the queue that closes it, and one that ends a burst.
+_CLOSED, _BURST_ENDED = "closed", "burst ended"
+
+
 class CallQueue:
     """Queue of calls that are not yet part of a job. Any thread can add calls; one thread takes batches."""
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._entries: queue.SimpleQueue[Call | str] = queue.SimpleQueue()
+        self._changing = threading.Lock()
+        #: Number of threads that are adding several calls.
+        self._bursts = 0
 
     def put(self, call: Call) -> None:
-        self._calls.put(call)
+        self._entries.put(call)
 
     def close(self) -> None:
         """Let `take` return False with the last calls."""
-        self._calls.put(None)
+        self._entries.put(_CLOSED)
 
-    def take(self) -> tuple[list[Batch], bool]:
-        """Return calls that arrived at about the same time, by function, and False if the queue was closed."""
-        first = self._calls.get()
-        if first is None:
+    @contextmanager
+    def burst(self) -> Iterator[None]:
+        """Collect the calls that are added in this context, even if they do not arrive quickly."""
+        self._count_bursts(1)
+        try:
+            yield
+        finally:
+            self._count_bursts(-1)
+            self._entries.put(_BURST_ENDED)
+
+    def _count_bursts(self, change: int) -> None:
+        with self._changing:
+            self._bursts += change
+
+    def take(self, is_idle: Callable[[], bool]) -> tuple[list[Batch], bool]:
+        """Return calls that arrived at about the same time, by function, and False if the queue was closed.
+
+        A call does not wait for further calls if `is_idle` returns True.
+        """
+        while (first := self._entries.get()) == _BURST_ENDED:
+            pass
+        if not isinstance(first, Call):
             return [], False
         calls = [first]
-        is_closed = self._collect(calls)
-        return _by_function(calls), not is_closed
+        is_open = self._collect(calls, 0.0 if is_idle() else QUIET_SECONDS)
+        return _by_function(calls), is_open
 
-    def _collect(self, calls: list[Call]) -> bool:
-        """Add further calls. Return True if the queue was closed."""
+    def _collect(self, calls: list[Call], quiet: float) -> bool:
+        """Add further calls until none arrives for `quiet` seconds. Return False if the queue was closed."""
         until = time.monotonic() + LONGEST_SECONDS
         while len(calls) < MOST_CALLS and (left := until - time.monotonic()) > 0:
             try:
-                found = self._calls.get(timeout=min(QUIET_SECONDS, left))
+                found = self._entries.get(timeout=left if self._bursts else min(quiet, left))
             except queue.Empty:
-                return False
-            if found is None:
                 return True
-            calls.append(found)
-        return False
+            if isinstance(found, Call):
+                calls.append(found)
+            elif found == _CLOSED or not self._bursts:
+                return found != _CLOSED
+        return True
 
 
 def _by_function(calls: list[Call]) -> list[Batch]:

@@ -112,6 +112,14 @@ class CallJob:
         self._artifacts.add(artifact)
         return {"items_artifact": artifact, "count": len(listed)}
 
+    def start_only_call(self) -> bool:
+        """Mark the call as running. Return False if the job has several calls."""
+        if self._total > 1:
+            return False
+        for future in list(self._left.values()):
+            future.start()
+        return True
+
     def delete_artifacts(self) -> None:
         """Delete large arguments and results when the job has ended. If that fails, the job deletes them later."""
         with self._reading:

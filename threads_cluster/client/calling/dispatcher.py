@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -22,12 +22,15 @@ from threads_cluster.client.calling.options import Options
 from threads_cluster.client.calling.request_threads import RequestThreads
 from threads_cluster.client.interrupts import CancelOnInterrupt
 from threads_cluster.errors import ClientError
+from threads_protocol.states import TERMINAL
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
 
 #: Number of threads that send requests.
 _THREADS = 4
+#: State of a job of which a unit has started.
+_RUNNING = "running"
 
 
 class Dispatcher:
@@ -39,6 +42,8 @@ class Dispatcher:
         self._queue = CallQueue()
         self._open_calls: set[Future[Any]] = set()
         self._jobs: set[CallJob] = set()
+        #: Number of jobs whose submission has not ended.
+        self._submissions = 0
         self._changed = threading.Condition(threading.RLock())
         self._is_open, self._has_started, self._has_runner = True, False, options.queue
         self._why_closed = "cannot schedule new futures after shutdown"
@@ -106,6 +111,10 @@ class Dispatcher:
             self._changed.notify_all()
             self._end_if_done()
 
+    def burst(self) -> AbstractContextManager[None]:
+        """Let the calls that are added in this context become one job if they use one function."""
+        return self._queue.burst()
+
     # -- threads -------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
@@ -128,14 +137,19 @@ class Dispatcher:
 
     def _send_next(self) -> bool:
         """Submit the next calls, and return False after the last ones. While this waits, nothing refers to calls."""
-        batches, is_open = self._queue.take()
+        batches, is_open = self._queue.take(self._is_idle)
         for batch in batches:
             job = CallJob(self._cluster, batch, self._options, self._launching)
             with self._changed:
                 self._jobs.add(job)
+                self._submissions += 1
             job.add_settled_callback(partial(self._run, self._settle, job))
             self._run(self._submit, job)
         return is_open
+
+    def _is_idle(self) -> bool:
+        """Return True if a call need not wait for others that could join its job."""
+        return not self._submissions and self._options.max_running is None
 
     def _run(self, step: Callable[[CallJob], None], job: CallJob, delay: float = 0.0) -> None:
         """Execute one step of a job in another thread."""
@@ -153,6 +167,8 @@ class Dispatcher:
 
     def _submit(self, job: CallJob) -> None:
         has_ended = job.submit(check_runner=not self._has_runner)
+        with self._changed:
+            self._submissions -= 1
         self._has_runner = self._has_runner or bool(job.job_id)
         if has_ended:
             job.read(True)
@@ -164,10 +180,11 @@ class Dispatcher:
         with suppress(ClientError, RuntimeError):
             job.drop_cancelled()
 
-    def _schedule(self, job: CallJob, has_ended: bool | None) -> None:
+    def _schedule(self, job: CallJob, state: str | None) -> None:
         """Read the results of a job: at once if it has ended, else after a pause."""
+        has_ended = None if state is None else state in TERMINAL
         if has_ended is False:
-            if job.is_read_due:
+            if job.is_read_due or (state == _RUNNING and job.start_only_call()):
                 return
             job.is_read_due = True
         delay = 0.0 if has_ended else job.next_read - time.monotonic()

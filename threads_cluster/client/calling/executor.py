@@ -106,7 +106,9 @@ class ClusterExecutor(Executor):
         def submit(count: int | None) -> list[ClusterFuture]:
             return [self._submit(function, name, args, {}) for args in itertools.islice(values, count)]
 
-        return _results(deque(submit(most)), lambda: submit(0 if most is None else 1), until)
+        with self._dispatcher.burst():
+            futures = deque(submit(most))
+        return _results(futures, lambda: submit(0 if most is None else 1), until)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no further calls. With `cancel_futures`, cancel those that no runner has started.

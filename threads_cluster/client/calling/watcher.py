@@ -27,8 +27,10 @@ _SWEEP_SECONDS = 60.0
 _EARLY = 1000
 _PATH = "/api/events?topics=jobs"
 
-#: Function that is called with True if the job has ended, False if it has changed, and None if its state is unknown.
-Listener = Callable[[bool | None], object]
+#: Function that is called with the state of the changed job, or with None if it is unknown.
+Listener = Callable[[str | None], object]
+#: State of a job of which no unit has started.
+_QUEUED = "queued"
 
 
 class Watcher:
@@ -38,7 +40,7 @@ class Watcher:
         self._cluster = cluster
         self._users = 0
         self._listeners: dict[str, Listener] = {}
-        self._early: OrderedDict[str, None] = OrderedDict()
+        self._early: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._swept = 0.0
@@ -65,9 +67,9 @@ class Watcher:
         """Call a listener when a job changes. It is called at once if the job has ended already."""
         with self._lock:
             self._listeners[job_id] = listener
-            has_ended = job_id in self._early
-        if has_ended:
-            listener(True)
+            ended = self._early.get(job_id)
+        if ended:
+            listener(ended)
 
     def remove(self, job_id: str) -> None:
         """Stop to report changes of a job."""
@@ -104,8 +106,11 @@ class Watcher:
         for message in Reader().messages(self._checked(chunks, enduring)):
             event = bodies.parse(message)
             if isinstance(event, dict) and isinstance(job_id := event.get("job"), str):
-                state = event.get("state")
-                self._notify(job_id, has_ended=state in TERMINAL and event.get("type") == state)
+                state = str(event.get("state"))
+                if state in TERMINAL and event.get("type") != state:  # Such as the event of a deleted job
+                    self._notify(job_id, None)
+                elif state != _QUEUED:
+                    self._notify(job_id, state)
 
     def _checked(self, chunks: Iterable[bytes], enduring: Patience) -> Iterator[bytes]:
         """Yield the chunks of a stream. No event after the first chunk is lost."""
@@ -119,15 +124,15 @@ class Watcher:
             if not self._is_needed():
                 return
 
-    def _notify(self, job_id: str, *, has_ended: bool) -> None:
+    def _notify(self, job_id: str, state: str | None) -> None:
         with self._lock:
             listener = self._listeners.get(job_id)
-            if listener is None and has_ended:
-                self._early[job_id] = None
+            if listener is None and state in TERMINAL:
+                self._early[job_id] = state
                 if len(self._early) > _EARLY:
                     self._early.popitem(last=False)
         if listener is not None:
-            listener(has_ended)
+            listener(state)
 
     def _sweep(self) -> None:
         """Let all listeners check their jobs."""
