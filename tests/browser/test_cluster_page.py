@@ -29,7 +29,7 @@ from tests.browser.conftest import (
 )
 from tests.integration.live import Live, until
 
-PARTS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring")
+PARTS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring", "admin")
 #: Parameters of a job that runs for hours, and of a job that finishes immediately.
 LONG = {"start_number": 10**15, "number_count": 10**13}
 SHORT = {"start_number": 1, "number_count": 1000}

@@ -132,6 +132,29 @@ def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locke
     expect(page.get_by_role("link", name="paced").first).to_be_visible()  # requested again after the login
 
 
+def test_a_token_is_created_shown_once_and_revoked(open_page: Open, locked: Live) -> None:
+    page = open_page("/cluster.html#tab=admin", url=locked.url())
+    log_in(page)
+    page.get_by_role("button", name="New token").click()
+    form = page.get_by_role("dialog", name="New token")
+    form.get_by_label("name").fill("a b")
+    form.get_by_role("button", name="Create token").click()
+    expect(form.get_by_label("name")).to_have_attribute("aria-invalid", "true")
+    form.get_by_label("name").fill("laptop")
+    form.get_by_label("run", exact=True).check()
+    form.get_by_role("button", name="Create token").click()
+    created = page.get_by_role("dialog", name="Token created")
+    secret = created.locator("code").inner_text()
+    [stored] = [token for token in bearer("GET", locked, "/api/tokens")["tokens"] if token["name"] == "laptop"]
+    assert stored["scopes"] == ["read", "run", "submit"] and secret.startswith("tc_")
+    created.get_by_role("button", name="Close").click()
+    assert secret not in page.content()
+    page.get_by_role("button", name="Revoke token laptop").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke token").click()
+    expect(page.get_by_role("button", name="Revoke token laptop")).to_have_count(0)
+    assert "laptop" not in [token["name"] for token in bearer("GET", locked, "/api/tokens")["tokens"]]
+
+
 def test_a_login_as_somebody_else_in_another_tab_takes_away_what_the_first_one_saw(
     open_page: Open, locked: Live
 ) -> None:

@@ -98,6 +98,7 @@ export const PAGES: readonly PageEntry[] = [
   clusterPart("services", "Services"),
   clusterPart("machines", "Machines", "hosts"),
   clusterPart("monitoring", "Monitoring"),
+  clusterPart("admin", "Admin"),
 ];
 
 /** Pages of single kinds, which the header lists after all others. */

@@ -24,6 +24,9 @@ export type Stream = Schemas["Spans"];
 export type Span = Schemas["Span"];
 export type Result = Schemas["Result"];
 export type TenantUsage = Schemas["TenantUsage"];
+export type Tenant = Schemas["Tenant"];
+export type Token = Schemas["Token"];
+export type Secret = Schemas["Secret"];
 export type Artifact = Schemas["Artifact"];
 export type Unit = Schemas["Unit"];
 export type Units = Schemas["Units"];
@@ -86,6 +89,12 @@ export async function loadSession(): Promise<void> {
 /** Return True if the page shows jobs of all tenants. */
 export function canSeeAllTenants(): boolean {
   return includeAllTenants(session.value?.scopes ?? ["admin"]);
+}
+
+/** Return True if the user can call routes that need one of these scopes. */
+export function hasScope(...scopes: string[]): boolean {
+  const own = session.value?.scopes ?? ["admin"];
+  return own.includes("admin") || scopes.some((scope) => own.includes(scope));
 }
 
 function includeAllTenants(scopes: readonly string[]): boolean {
@@ -309,10 +318,18 @@ async function waitUntilReady(path: string, signal?: AbortSignal): Promise<Respo
   }
 }
 
-export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+export function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  return sendJson("POST", path, body, headers);
+}
+
+export function put<T>(path: string, body: unknown): Promise<T> {
+  return sendJson("PUT", path, body);
+}
+
+async function sendJson<T>(method: string, path: string, body?: unknown, headers = {}): Promise<T> {
   const bodyOption = body === undefined ? {} : { body: JSON.stringify(body) };
   const response = await sendRequest(path, {
-    method: "POST",
+    method,
     headers: { "Content-Type": "application/json", ...headers },
     ...bodyOption,
   });

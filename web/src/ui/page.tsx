@@ -5,7 +5,17 @@ import { computed, signal, useComputed } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { LABS, PAGES, type PageEntry } from "../kinds";
-import { canOnlyInfer, loadSession, takeLinkCode, isLoggedIn, logIn, logOut, needsToken, session } from "../lib/api";
+import {
+  canOnlyInfer,
+  hasScope,
+  loadSession,
+  takeLinkCode,
+  isLoggedIn,
+  logIn,
+  logOut,
+  needsToken,
+  session,
+} from "../lib/api";
 import { formatElapsed } from "../lib/format";
 import { boundShortcuts, bindShortcuts } from "../lib/keys";
 import {
@@ -86,6 +96,12 @@ export function Page({ current, notes, children }: PageProps) {
   );
 }
 
+/** Return True if the header lists a page for the scopes of the login. */
+function isOffered(name: string): boolean {
+  if (canOnlyInfer.value) return name === "services";
+  return name !== "admin" || hasScope("submit");
+}
+
 function Header({ current, notes }: Omit<PageProps, "children">) {
   const link = ({ name, address, title }: PageEntry) => (
     <a key={name} href={address} aria-current={name === current ? "page" : undefined}>
@@ -105,7 +121,7 @@ function Header({ current, notes }: Omit<PageProps, "children">) {
       </Button>
       <span class="name">Threads Cluster</span>
       <nav id="pages" popover="auto" aria-label="Pages" onClick={(event) => event.currentTarget.hidePopover?.()}>
-        {PAGES.filter(({ name }) => name === "services" || !canOnlyInfer.value).map(link)}
+        {PAGES.filter(({ name }) => isOffered(name)).map(link)}
         {!canOnlyInfer.value && <span class="soft small">Labs</span>}
         {!canOnlyInfer.value && LABS.map(link)}
       </nav>

@@ -20,6 +20,7 @@ const Gpus = lazy(() => import("./gpus").then((part) => part.Gpus));
 const Hosts = lazy(() => import("./hosts").then((part) => part.Hosts));
 const Services = lazy(() => import("./services").then((part) => part.Services));
 const Monitoring = lazy(() => import("./monitoring").then((part) => part.Monitoring));
+const Admin = lazy(() => import("./admin/admin").then((part) => part.Admin));
 const Workflows = lazy(() => import("./workflows").then((part) => part.Workflows));
 const SubmitDialog = lazy(() => import("./submit").then((part) => part.SubmitDialog), 0);
 
@@ -32,6 +33,7 @@ const PANELS: Record<TabName, () => preact.JSX.Element> = {
   workflows: () => <Workflows />,
   services: () => <Services />,
   monitoring: () => <Monitoring />,
+  admin: () => <Admin />,
 };
 
 /** Parts with the tabs of one page, and the names of pages in the header. */
@@ -61,6 +63,7 @@ const SHORTCUTS: Shortcuts = {
   "g w": { text: "workers", run: () => openTab("workers") },
   "g g": { text: "GPUs", run: () => openTab("gpus") },
   "g m": { text: "monitoring", run: () => openTab("monitoring") },
+  "g a": { text: "admin", run: () => openTab("admin") },
   n: { text: "new job", run: () => openForm() },
   "/": { text: "filter the jobs", run: focusFilter },
   p: { text: "pause live updates, or resume", run: togglePause },

@@ -7,7 +7,17 @@ import { events, snapshot, type Fleet } from "../../../lib/live";
 import { EMPTY_DRAFT, type Draft } from "../../../lib/draft";
 import { matchesFilter, parseFilter } from "./filter";
 
-export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "services", "monitoring"] as const;
+export const TABS = [
+  "overview",
+  "gpus",
+  "hosts",
+  "workers",
+  "jobs",
+  "workflows",
+  "services",
+  "monitoring",
+  "admin",
+] as const;
 export type TabName = (typeof TABS)[number];
 
 export const state = createHashState({
@@ -30,6 +40,8 @@ export const state = createHashState({
   /** The open service, and the replica whose log is open. */
   service: "",
   replica: "",
+  /** The open list of the part Admin. */
+  list: "",
 });
 
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "overview");
