@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.store.work.lease_store import Heard, LeaseStore
+from jobs.store.work.slots import JobFacts
 from runner.files.directories import Places
 from runner.files.environments import Environments
 from runner.files.inputs import Files, Inputs
 from runner.files.workspaces import Workspaces
-from runner.gpus import Telemetry
+from runner.gpus import Gpu, Telemetry
 from runner.host_errors import Cordon
 from runner.ledger import Ledger
 from runner.live import Live
@@ -57,6 +58,22 @@ class Host:
     #: Slots whose GPUs have been claimed by another worker.
     lost: frozenset[str] = frozenset()
     _said: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.ledger.before_free = self._end_surplus
+        self.ledger.is_warm = self._is_warm
+
+    def _is_warm(self, lane: str, facts: JobFacts) -> bool:
+        return self.kept.is_warm(lane, facts)
+
+    def _end_surplus(self, lane: str, gpus: Sequence[Gpu]) -> None:
+        """End waiting programs whose GPUs or memory are reserved no longer."""
+        try:
+            if gpus:
+                self.kept.take(lane)
+            self.kept.end_until(lambda used: used <= self.ledger.unreserved_memory_bytes(excluded=lane))
+        except Exception:  # An error must not keep the lane from further jobs
+            log.exception("cannot end a waiting program", extra={"lane": lane})
 
     def asked(self, heard: Heard) -> None:
         """Apply user requests from the reply to a heartbeat: follow the output of jobs, and open shells."""

@@ -84,10 +84,7 @@ class GuardLane(RunnerLane):
         if not task.facts.spec.get("persistent"):
             kept.take(self.name)
             return Run(self._host, self._place, task).go()
-        try:
-            return PersistentRun(self._host, self._place, task).go()
-        finally:
-            kept.end_until(lambda used: used <= ledger.unreserved_memory_bytes(excluded=self.name))
+        return PersistentRun(self._host, self._place, task).go()
 
     def close(self) -> None:
         self._host.kept.take(self.name)

@@ -93,6 +93,10 @@ class Ledger:
         self.resources = resources
         self._claims, self._worker = claims, worker
         self._freed, self._foreign = freed, foreign
+        #: Function that is called with a lane and its GPUs before its resources become free.
+        self.before_free: Callable[[str, Sequence[Gpu]], None] = lambda lane, gpus: None
+        #: Function that returns True if a lane's waiting program can run the units of a job.
+        self.is_warm: Callable[[str, JobFacts], bool] = lambda lane, facts: False
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         #: Monotonic time at which each temporarily excluded GPU is offered again.
@@ -271,7 +275,11 @@ class Ledger:
         except RedisError as error:
             log.warning("cannot release the GPUs %s: %s; the claims will expire", ", ".join(names), error)
 
+    def prefers(self, lane: Lane, facts: JobFacts) -> bool:
+        return self.is_warm(lane.name, facts)
+
     def give_back(self, lane: Lane) -> None:
+        self.before_free(lane.name, self.gpus(lane.name))
         with self._lock:
             entry = self._entries.pop(lane.name, None)
         if entry is not None and entry.gpus:

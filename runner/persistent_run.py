@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from jobs.worker.api.api_files import Stale
@@ -21,7 +22,7 @@ from runner.host import Host
 from runner.host_errors import HostFault, is_of_host
 from runner.programs import report
 from runner.programs.guard_messages import Order, ProgramEnd
-from runner.programs.kept import Kept, Key
+from runner.programs.kept import Kept, Key, likeness
 from runner.programs.persistent import BadAnswer, PersistentProgram
 from runner.programs.recorder import Recorder
 from runner.programs.report import Failure
@@ -48,6 +49,8 @@ class PersistentRun(Run):
         #: What is wrong with the answer, or an empty string.
         self._complaint = ""
         self._deadline = 0.0
+        #: Unit whose item was read last, and the item.
+        self._last_item: tuple[int, str | None] = (-1, None)
         #: Open files that the current unit's item names.
         self._descriptors: list[int] = []
         #: Results of other jobs that the current unit's item names.
@@ -59,7 +62,7 @@ class PersistentRun(Run):
         finally:
             self._close_files()
             kept, self._kept = self._kept, None
-            if kept is not None and kept.usable and not self._around.gpus:
+            if kept is not None and kept.usable:
                 self.host.kept.put(self.place.slot.name, kept)
             elif kept is not None:
                 kept.end()
@@ -108,7 +111,8 @@ class PersistentRun(Run):
             self._clean_up()
 
         key = self._key(replace(self._around, python_bin=""))
-        return Kept(key=key, program=program, release=release, limits=self.host.kept.limits)
+        origin = likeness(self._task.facts)
+        return Kept(key=key, origin=origin, program=program, release=release, limits=self.host.kept.limits)
 
     def _should_end(self) -> bool:
         """Also return True if the program must be replaced before the next unit."""
@@ -127,6 +131,8 @@ class PersistentRun(Run):
         if not self._command.items_in_file:
             return []
         items = self._persist(lambda: self.host.inputs.items(self._job, self.files))
+        if not items.has_files:
+            return []
         entries = items.files(json.loads(items.line(unit)))
         try:
             return self._persist(lambda: self.host.inputs.open(entries, self.files))
@@ -178,6 +184,19 @@ class PersistentRun(Run):
         self._answer = answer
         return ProgramEnd(code=0, seconds=time.monotonic() - began)
 
+    def _item(self, unit: int) -> str | None:
+        if self._last_item[0] != unit:
+            self._last_item = unit, super()._item(unit)
+        return self._last_item[1]
+
+    def _arguments(self, unit: int, item: str | None) -> list[str]:
+        return list(self._argv)
+
+    @cached_property
+    def _argv(self) -> Sequence[str]:
+        """Arguments of the program, which are the same for all units."""
+        return super()._arguments(0, None)
+
     def _message(self, kept: Kept) -> dict[str, Any]:
         """Return the unit as the program reads it. The first unit of a job has the job's input."""
         message = {"job": self._job, "unit": self._unit, "attempt": self._attempt(self._unit)}
@@ -223,6 +242,8 @@ class PersistentRun(Run):
         return failed
 
     def _failure(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
+        if self._answer and "error" not in self._answer:
+            return None
         seconds, tail = round(ended.seconds, 3), recorder.tail()
         if self._complaint:
             return Failure(error=self._complaint, exit=1, seconds=seconds, tail=tail)

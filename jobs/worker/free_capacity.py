@@ -23,6 +23,9 @@ class Room(Protocol):
     def suits(self, lane: Lane, kind: str) -> bool:
         """Return True if jobs of this kind can run in the lane."""
 
+    def prefers(self, lane: Lane, facts: JobFacts) -> bool:
+        """Return True if the lane can start the job faster than other lanes."""
+
     def width(self, lanes: Sequence[Lane]) -> int:
         """Return the maximum number of these lanes that one job can use at the same time."""
 
@@ -53,6 +56,9 @@ class LanesOnly:
 
     def suits(self, lane: Lane, kind: str) -> bool:
         return True
+
+    def prefers(self, lane: Lane, facts: JobFacts) -> bool:
+        return False
 
     def width(self, lanes: Sequence[Lane]) -> int:
         return len(lanes)

@@ -131,10 +131,18 @@ class LanePool:
     def all_repairing(self) -> bool:
         return len(self.repairing) == len(self.lanes)
 
-    def borrow(self, suits: Callable[[Lane], bool] = lambda lane: True) -> Lane | None:
-        """Take an idle lane that is ready and for which `suits` returns True, or return None."""
+    def borrow(
+        self,
+        suits: Callable[[Lane], bool] = lambda lane: True,
+        prefers: Callable[[Lane], bool] = lambda lane: False,
+    ) -> Lane | None:
+        """Take an idle lane that is ready and for which `suits` returns True, or return None.
+
+        Lanes for which `prefers` returns True come first.
+        """
         with self._changed:
-            found = next((lane for lane in reversed(self.idle) if suits(lane)), None) if self._any_ready() else None
+            fit = [lane for lane in reversed(self.idle) if suits(lane)] if self._any_ready() else []
+            found = next(filter(prefers, fit), next(iter(fit), None))
             if found is not None:
                 self.idle.remove(found)
             return found

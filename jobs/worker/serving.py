@@ -171,7 +171,9 @@ class Server:
 
     def _start_idle_lanes(self, slot: Slot) -> None:
         while slot.open and slot.lanes < slot.facts.total:
-            lane = self.pool.borrow(lambda lane: self._room.suits(lane, slot.facts.kind))
+            lane = self.pool.borrow(
+                lambda lane: self._room.suits(lane, slot.facts.kind), lambda lane: self._room.prefers(lane, slot.facts)
+            )
             if lane is None:
                 return
             if not self._room.take(lane, slot.facts):

@@ -85,6 +85,11 @@ class Items:
             raise MissingItem(f"the item of unit {unit} has {end - start} bytes; the maximum is {LONGEST_ITEM}")
         return os.pread(self._stream.fileno(), end - start, start).decode(errors="replace").strip()
 
+    @property
+    def has_files(self) -> bool:
+        """Return True if items can name files."""
+        return bool(self._further)
+
     def files(self, item: Any) -> list[Entry]:
         """Return the files that an item names in its field `files`. Raises MissingItem."""
         if not self._further or not isinstance(item, dict):

@@ -79,7 +79,7 @@ class Workplace:
 
     def keep(self, unit: int, recorder: Recorder | None, outputs: Sequence[str], value: bytes | None = None) -> None:
         """Store a unit's log, its matching output files, and its value if the value is too large for the result."""
-        if recorder is not None:
+        if recorder is not None and recorder.total_bytes:
             recorder.write(self._kept / "logs", unit)
         if outputs:
             self.folder.take_outputs(outputs, self._kept / "outputs" / str(unit))

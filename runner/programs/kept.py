@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from jobs.store.work.slots import JobFacts
 from runner.programs.persistent import PersistentProgram
 from runner.programs.slot import GuardDied
 
 log = logging.getLogger(__name__)
 
+#: Fields of a job's specification on which its key depends.
+_OF_KEY = ("command", "env", "secrets", "files", "python", "requirements")
 #: Interval in seconds at which the growth of a program is checked.
 LOOK_SECONDS = 1.0
 
@@ -47,11 +52,18 @@ class Key:
     memory_bytes: int = 0
 
 
+def likeness(facts: JobFacts) -> tuple[Any, ...]:
+    """Return the fields of a job that usually determine its key, without reading secrets."""
+    return facts.tenant, facts.user, *(facts.spec.get(name) for name in _OF_KEY)
+
+
 @dataclass(kw_only=True)
 class Kept:
     """Program that can run further units of jobs with the same key."""
 
     key: Key
+    #: Likeness of the job that started the program.
+    origin: tuple[Any, ...] = ()
     program: PersistentProgram
     #: Releases what the program uses: its working directory and its Python environment.
     release: Callable[[], None]
@@ -104,7 +116,8 @@ class _Place:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     kept: Kept | None = None
-    timer: threading.Timer | None = None
+    #: Monotonic time at which the program is ended.
+    until: float = math.inf
 
 
 class KeptPrograms:
@@ -114,6 +127,13 @@ class KeptPrograms:
         self.limits = limits or Limits()
         self._places: dict[str, _Place] = {}
         self._changing = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def is_warm(self, slot: str, facts: JobFacts) -> bool:
+        """Return True if the slot's waiting program can probably run the units of a job."""
+        place = self._places.get(slot)
+        kept = place.kept if place else None
+        return kept is not None and kept.origin == likeness(facts)
 
     def take(self, slot: str, key: Key | None = None) -> Kept | None:
         """Return the slot's waiting program if it has this key, and end it otherwise."""
@@ -128,10 +148,11 @@ class KeptPrograms:
         """Let a program wait for further units. Ends it after the idle time."""
         with self._opened(slot) as place:
             kept.rest()
-            place.kept = kept
-            place.timer = threading.Timer(self.limits.idle_seconds, self._expire, (slot, kept))
-            place.timer.daemon = True
-            place.timer.start()
+            place.kept, place.until = kept, time.monotonic() + self.limits.idle_seconds
+        with self._changing:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._end_idle, name="idle-programs", daemon=True)
+                self._thread.start()
 
     def end_of_others(self, tenant: str) -> None:
         """End the waiting programs of all tenants but this one."""
@@ -160,18 +181,27 @@ class KeptPrograms:
         waiting = [kept for slot, place in self._places.items() if slot != excluded and (kept := place.kept)]
         return sum(kept.waiting_bytes() for kept in waiting)
 
-    def _expire(self, slot: str, kept: Kept) -> None:
-        with self._opened(slot, kept) as place:
-            if place.kept is kept:
-                place.kept = None
-                kept.end()
+    def _end_idle(self) -> None:
+        """End programs after their idle time, until none is left."""
+        while (until := self._next_end()) is not None:
+            time.sleep(max(0.0, until - time.monotonic()))
+            for slot in list(self._places):
+                with self._opened(slot) as place:
+                    if place.kept is not None and time.monotonic() >= place.until:
+                        place.kept.end()
+                        place.kept = None
+
+    def _next_end(self) -> float | None:
+        """Return the time at which a program ends next. If none is waiting, forget the thread and return None."""
+        with self._changing:
+            ends = [place.until for place in self._places.values() if place.kept is not None]
+            if not ends:
+                self._thread = None
+            return min(ends, default=None)
 
     @contextlib.contextmanager
-    def _opened(self, slot: str, kept: Kept | None = None) -> Iterator[_Place]:
+    def _opened(self, slot: str) -> Iterator[_Place]:
         with self._changing:
             place = self._places.setdefault(slot, _Place())
         with place.lock:
-            if place.timer is not None and kept is None:
-                place.timer.cancel()
-                place.timer = None
             yield place

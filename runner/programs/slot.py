@@ -75,6 +75,8 @@ class Slot:
         #: Number of times that the guard process was restarted.
         self.restarts = -1
         self._sending = threading.Lock()
+        #: Monotonic time of the last finite time limit that the guard has received.
+        self._kept_at = -math.inf
         self._start()
 
     def _start(self) -> None:
@@ -130,7 +132,8 @@ class Slot:
 
         If the program ends before, return how. The other parameters are those of `run`. Raises GuardDied.
         """
-        self.keep(until())
+        if time.monotonic() - self._kept_at > KEEP_SECONDS:
+            self.keep(until())
         return self._attend(0.0, drain, look, until, conversation)
 
     def _replace_dead_guard(self) -> None:
@@ -164,6 +167,7 @@ class Slot:
             drain.close()
 
     def _send(self, order: Order, descriptors: Sequence[int]) -> None:
+        self._kept_at = time.monotonic() if order.until else -math.inf
         try:
             with self._sending:
                 guard_messages.send_run(self._channel, order, descriptors)
@@ -214,6 +218,7 @@ class Slot:
 
     def keep(self, until: float) -> None:
         """Send a program's new time limit to its guard. If the guard was stopped by a signal, resume it."""
+        self._kept_at = -math.inf if until == math.inf else time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
         with self._sending, contextlib.suppress(OSError):

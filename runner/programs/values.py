@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from typing import Any
 
 from pydantic_core import from_json
@@ -18,7 +18,6 @@ def parse(text: bytes) -> Any:
     """
     try:
         value = from_json(text, allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # json.loads parses 1e999 as infinity
     except ValueError as error:
         raise ValueError(f"the value is not valid JSON: {error}") from None
     if _levels(value) > _DEPTH:
@@ -27,5 +26,7 @@ def parse(text: bytes) -> Any:
 
 
 def _levels(value: Any) -> int:
+    if isinstance(value, float) and math.isinf(value):  # The parser reads 1e999 as infinity
+        raise ValueError("the value is not valid JSON: a number is out of range")
     within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if within is None else 1 + max(map(_levels, within), default=0)

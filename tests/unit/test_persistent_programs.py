@@ -304,7 +304,25 @@ def test_a_program_does_not_wait_in_memory_that_another_job_has_reserved(bench: 
     other: Any = SimpleNamespace(name="1")
     assert bench.host.ledger.take(other, bench.task(["true"], requirements={"memory_mib": 999}).facts)
     [pid] = values(bench, 1)
+    bench.host.ledger.give_back(bench.lane)
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_program_with_gpus_waits_while_its_lane_has_reserved_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu: Any = SimpleNamespace(uuid="GPU-1")
+    monkeypatch.setattr(bench.host.ledger, "gpus", lambda lane: (gpu,))
+    [pid] = values(bench, 1)
+    assert values(bench, 2, job="j2") == [pid]
+    bench.host.ledger.give_back(bench.lane)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_waiting_program_is_known_by_its_jobs(bench: Bench) -> None:
+    values(bench, 1)
+    same, other = (bench.task(command, persistent=True).facts for command in (COMMAND, ["true"]))
+    assert bench.host.ledger.prefers(bench.lane, same) and not bench.host.ledger.prefers(bench.lane, other)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ def pool() -> LanePool:
     return LanePool([Lane("0"), Lane("1")])  # type: ignore[list-item]
 
 
+def test_a_preferred_lane_is_lent_first(pool: LanePool) -> None:
+    names = [lane.name for _ in pool.lanes if (lane := pool.borrow(prefers=lambda lane: lane.name == "0"))]
+    assert names == ["0", "1"]
+    for lane in pool.lanes:
+        pool.give_back(lane)
+    assert (last := pool.borrow()) and last.name == "1"
+
+
 def waiting(pool: LanePool) -> Turns:
     """Return turns of a worker for which all ranges of the job are leased and nothing else is waiting."""
     leases = SimpleNamespace(lease=lambda *_, **__: "wait")
