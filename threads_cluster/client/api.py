@@ -104,7 +104,8 @@ class Cluster:
         The default is CLUSTER_URL, then the cluster of this checkout, then the selected context. `token` defaults to
         CLUSTER_TOKEN, then to the token that `cluster login` stored for the address, then to the token of the local
         cluster. Raises Misconfigured if the URL or the token is invalid, and NotRunning if the chosen cluster is a
-        local cluster that is not running.
+        local cluster that is not running. A request fails after `timeout` seconds without a response. `transport`
+        replaces the network in tests.
         """
         stated = settings.load()
         chosen = contexts.choose(stated, url, context)
@@ -143,7 +144,11 @@ class Cluster:
         return Programs(self, self.connection)
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
-        """Return a shell in a unit of a job. A second thread sends the shell's input over the connection `typing`."""
+        """Return a shell in a unit of the job `job_id`. A second thread sends its input over the connection `typing`.
+
+        Example:
+            shell = cluster.attachment(job_id, typing=Cluster())
+        """
         from threads_cluster.client.attachments import Attachment
 
         return Attachment(self.connection, typing.connection, quoted(job_id))
@@ -167,9 +172,15 @@ class Cluster:
         return Profiles(self.connection, self)
 
     def profile(self, name: str, **how: Any) -> Profile:
-        """Record a profile of hosts and GPUs during a `with` block. `how` accepts the arguments of `profiles.start`.
+        """Record a profile of hosts and GPUs during a `with` block.
 
-        Call `summary` of the profile after the block.
+        `name` is the name of the new profile, and `how` accepts the arguments of `profiles.start`. Call `summary` of
+        the profile after the block.
+
+        Example:
+            with cluster.profile("noon", hz=10) as profile:
+                cluster.run(["python3", "train.py"], files=".")
+            print(profile.summary())
         """
         from threads_cluster.client.profiles import Profile
 
@@ -195,6 +206,10 @@ class Cluster:
         Deletes the workers after the block. With `name`, uses the running workers of that service, and keeps them.
         `how`: `threads` and `memory_mib` per worker, `requirements`, and `timeout`, the maximum start time in seconds
         (300). Requires `distributed` on this machine, in the workers' version, and the scope run.
+
+        Example:
+            with cluster.dask(workers=8) as dask:
+                print(dask.submit(pow, 2, 10).result())
         """
         from threads_cluster.client import dask_clients
 
@@ -208,12 +223,22 @@ class Cluster:
         return Data(self.connection, self)
 
     def deploy(self, /, model_name: str, **how: Any) -> Json:
-        """Serve a model, and return `{deployment_id, status}`. `services.deploy` describes the arguments."""
+        """Serve a model, and return `{deployment_id, status}`.
+
+        `model_name` and `how` are the arguments of `services.deploy`.
+
+        Example:
+            print(cluster.deploy("qwen")["deployment_id"])
+        """
         return self.services.deploy(model_name, **how)
 
     def infer(self, /, deployment_id: str, prompt: str, **how: Any) -> Json:
-        """Let a model continue a text, and return `{text, usage, deployment_id}`. See `services.infer` for the
-        arguments.
+        """Let a model continue the text `prompt`, and return `{text, usage, deployment_id}`.
+
+        `how` accepts `max_tokens`, `temperature` and `stop_sequences`, as in `services.infer`.
+
+        Example:
+            print(cluster.infer("qwen", "Once upon a time", max_tokens=32)["text"])
         """
         return self.services.infer(deployment_id, prompt, **how)
 
@@ -222,6 +247,9 @@ class Cluster:
 
         `notice` receives the error once per outage, when retried calls have failed for 3 s. `silence` is called from
         another thread when a response is 3 s late. Its argument is the remaining time of the call in seconds.
+
+        Example:
+            cluster.notify(lambda error: print("retrying:", error))
         """
         self.connection.notice, self.connection.silence = notice, silence
 
@@ -231,7 +259,12 @@ class Cluster:
         return self.connection.submitted
 
     def close(self) -> None:
-        """Delete the values of `put`, and close the connections. Jobs continue. Futures of unfinished tasks fail."""
+        """Delete the values of `put`, and close the connections. Jobs continue. Futures of unfinished tasks fail.
+
+        Example:
+            cluster = Cluster()
+            cluster.close()
+        """
         if "task_executors" in self.__dict__:
             self.task_executors.close()
         if "values" in self.__dict__:
@@ -268,6 +301,13 @@ class Cluster:
         - `name`: the title of the job in lists, one line of up to 80 characters.
         - `tags`: up to 16 words by which jobs can be listed.
         - `idempotency_key`: random by default, so that a retry after a broken connection never submits a second job.
+        - `kind`, `parameters`: the kind of the job and its parameters. `cluster.kinds()` describes them.
+        - `priority`: high, normal or low.
+        - `device`: cpu or gpu. With `gpu_preferred`, a GPU computes the job if one is live and does not take longer.
+
+        Example:
+            job = cluster.submit("thread", {"replicas": 10_000}, tags=["sweep-7"])
+            print(cluster.wait(job["job_id"])["state"])
         """
         return self._post(
             "submit",
@@ -293,7 +333,11 @@ class Cluster:
     def estimate(self, kind: str, parameters: Mapping[str, Any]) -> Json:
         """Return `{queue, estimated_wait_seconds, unschedulable, notes}` of a job without submitting it.
 
-        `unschedulable` explains why no live runner could ever take the job. It is None if one could.
+        `kind` and `parameters` are those of `submit`. `unschedulable` explains why no live runner could ever take the
+        job. It is None if one could.
+
+        Example:
+            print(cluster.estimate("command", {"command": ["true"], "requirements": {"gpus": 8}})["unschedulable"])
         """
         return self._post("estimate", wire({"type": kind, "parameters": parameters}), shape=shapes.jobs.Estimate)
 
@@ -332,17 +376,22 @@ class Cluster:
         progress: bool = False,
         **choices: Any,
     ) -> Json | Ended:
-        """Submit a job, wait until it ends, and return its result. `choices` accepts the options of `submit`.
+        """Submit a job, wait until it ends, and return its result.
 
-        A short job takes one request. Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was
-        cancelled. An idempotency key, as in `submit`, prevents a second job after a broken connection.
+        `kind` and `parameters` describe the job, and `choices` accepts the options of `submit`. A short job takes one
+        request. Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was cancelled. An
+        idempotency key, as in `submit`, prevents a second job after a broken connection.
 
         `progress` shows a live display, in a terminal or below a notebook's cell. At a terminal and in a notebook, the
         first Ctrl-C or Interrupt asks, and the second one cancels the job.
 
         If `kind` is a list of arguments, runs it as a program in a copy of the folder `files`. `choices` then accepts
-        `queue` and the fields of `programs.Program`, and the method returns a `programs.Ended` for any exit code.
-        Raises NoRunner if no live runner could ever take the program, unless `queue` is True.
+        `queue` and the fields of `Program`, and the method returns an `Ended` for any exit code. Raises NoRunner if no
+        live runner could ever take the program, unless `queue` is True.
+
+        Example:
+            print(cluster.run("collatz", {"start_number": 1, "number_count": 1_000_000})["delay"])
+            print(cluster.run(["python3", "train.py"], files=".", gpus=1).stdout)
         """
         if not isinstance(kind, str):
             from threads_cluster.client.programs import Program
@@ -391,8 +440,13 @@ class Cluster:
         """Call a Python function on runners, once for each value, and return an iterator over the results.
 
         `function` is `module:function` in the folder `files`. Each call runs in a new interpreter. Arguments and return
-        values are sent as JSON. `choices` accepts `queue`, `progress` (show a live display) and the fields of
-        `programs.Program`. Raises NoRunner if no live runner could ever take the calls, unless `queue` is True.
+        values are sent as JSON. `choices` accepts `queue`, `progress` (show a live display), `name` and `tags` of the
+        job, and the fields of `Program`. Raises NoRunner if no live runner could ever take the calls, unless `queue` is
+        True. The iterator raises UnitFailed at the first value whose call failed.
+
+        Example:
+            for square in cluster.map("work:square", range(100), files="."):
+                print(square)
         """
         return self.programs.map(function, values, files=files, **choices)
 
@@ -406,9 +460,25 @@ class Cluster:
     def executor(self, /, **options: Any) -> ClusterExecutor:
         """Return an executor of `concurrent.futures` that calls Python functions on runners.
 
-        Lambdas, closures and functions of scripts and notebooks can be called. `options` are the fields of
-        `threads_cluster.client.calling.options.Options`. Raises BadArgument if an option is invalid.
+        Lambdas, closures and functions of scripts and notebooks can be called. Raises BadArgument if an option is
+        invalid. `options` apply to each call, unless noted otherwise:
 
+        - `gpus`, `cpus`: GPUs for exclusive use, and CPUs in steps of 0.5. The default is one slot of a runner.
+        - `memory`: MiB, or a text such as "2 GiB". A call that uses more fails.
+        - `retries`: maximum number of retries of a call that raised an exception or whose process died.
+        - `timeout`: seconds after which a call is stopped and fails.
+        - `labels`, `host`: labels that the runner must have, and the name of its host.
+        - `env`, `secrets`: environment variables, and names of secrets that become environment variables.
+        - `files`: folder that is the working directory. The default is the imported modules of the project.
+        - `requirements`: packages, or the path of a requirements file. The runner installs them once.
+        - `python`: version of Python, such as "3.13". A runner that lacks it fails the calls.
+        - `priority`, `tags`, `name`: as in `submit`, for the jobs of the calls.
+        - `max_running`: maximum number of calls of one job that run at the same time.
+        - `queue`: wait for a runner that could take the calls, instead of failing with NoRunner.
+        - `progress`: show a live display of the calls.
+        - `safe`: accept only values of JSON and NumPy from runners, so that they cannot run code in this process.
+
+        Example:
             with cluster.executor(memory="2 GiB", retries=1) as executor:
                 print(list(executor.map(lambda x: x * x, range(100))))
         """
@@ -431,6 +501,7 @@ class Cluster:
         reference to it is left, or when this Cluster is closed. Raises ValueNotStored if the cluster cannot store the
         value.
 
+        Example:
             table = cluster.put(numpy.random.rand(10_000, 1_000))
             with cluster.executor() as executor:
                 sums = list(executor.map(lambda row, table: table[row].sum(), range(100), [table] * 100))
@@ -455,6 +526,7 @@ class Cluster:
 
         `options` are those of `executor`. Raises BadArgument if an option is invalid.
 
+        Example:
             @cluster.task(memory="2 GiB")
             def double(number):
                 return 2 * number
@@ -471,6 +543,10 @@ class Cluster:
         """Submit up to 1,000 jobs and return one response per job, in order.
 
         Responses for rejected jobs have an `error`.
+
+        Example:
+            jobs = [{"type": "thread", "parameters": {"replicas": 1000 * n}} for n in range(1, 9)]
+            ids = [answer["job_id"] for answer in cluster.submit_batch(jobs)]
         """
         keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
         return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=shapes.jobs.SubmittedBatch))
@@ -479,6 +555,10 @@ class Cluster:
         """Return the states and results of up to 1,000 jobs. Waits up to `wait_seconds` until all have finished.
 
         Requests results one by one if they are too large for one response.
+
+        Example:
+            for answer in cluster.results(job_ids, wait_seconds=30):
+                print(answer["state"])
         """
         body: Json = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
         asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=shapes.jobs.ManyResults)
@@ -490,24 +570,41 @@ class Cluster:
         return several
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
-        """Return a job. With `wait_seconds`, wait up to that time until the job has finished."""
+        """Return a job. With `wait_seconds`, wait up to that time until the job has finished.
+
+        Example:
+            print(cluster.job(job_id, wait_seconds=10)["state"])
+        """
         return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=shapes.jobs.Job)
 
     def queue(self) -> dict[str, int]:
-        """Return the number of stored jobs in each state."""
+        """Return the number of stored jobs in each state.
+
+        Example:
+            print(cluster.queue()["running"])
+        """
         return dict(self._get("v1/queue", shape=shapes.jobs.QueueCounts)["tasks"])
 
     def history(self, limit: int = 50) -> list[Json]:
-        """Return up to 500 finished jobs, latest first."""
+        """Return up to `limit` finished jobs, latest first. The limit is at most 500.
+
+        Example:
+            for job in cluster.history(limit=10):
+                print(job["job_id"], job["state"])
+        """
         return self._get_list("v1/queue/history", "tasks", shapes.jobs.Tasks, limit=limit)
 
     def follow(
         self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
     ) -> Iterator[Json]:
-        """Yield a job repeatedly, at most every `step` seconds, until it has finished. The last item is the finished
-        job.
+        """Yield the job `job_id` repeatedly until it has finished. The last item is the finished job.
 
-        `first` replaces `step` for the first item. Raises TimedOut after `timeout` seconds.
+        An item follows at the latest `step` seconds after the last one. `first` replaces `step` for the first item.
+        Raises TimedOut after `timeout` seconds.
+
+        Example:
+            for job in cluster.follow(job_id, step=1.0):
+                print(job["progress"])
         """
         until = None if timeout is None else time.monotonic() + timeout
         patience = step if first is None else first
@@ -529,14 +626,23 @@ class Cluster:
             sleep(max(0.0, min(left, began + _LEAST_STEP - time.monotonic())))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
-        """Wait until a job has finished in any state, and return it. Raises TimedOut after `timeout` seconds."""
+        """Wait until a job has finished in any state, and return it. Raises TimedOut after `timeout` seconds.
+
+        Example:
+            job = cluster.wait(job_id, timeout=600)
+            print(job["state"], job["error"])
+        """
         *_, job = self.follow(job_id, timeout=timeout)
         return job
 
     def result(self, job_id: str, *, wait_seconds: float = 0.0, partial: bool = False) -> Json:
         """Return `{job_id, type, partial, units, total, result}`. Raises ApiError 409 while the job is unfinished.
 
-        With `partial`, returns the merged result of the units computed so far.
+        With `partial`, returns the merged result of the units computed so far. With `wait_seconds`, first waits up to
+        that time until the job has finished.
+
+        Example:
+            print(cluster.result(job_id, wait_seconds=30)["result"])
         """
         return self._get(
             f"jobs/{quoted(job_id)}/result",
@@ -546,7 +652,12 @@ class Cluster:
         )
 
     def events(self, job_id: str) -> Iterator[Json]:
-        """Yield the events of a job until it has finished. A broken connection is resumed."""
+        """Yield the events of a job until it has finished. A broken connection is resumed.
+
+        Example:
+            for event in cluster.events(job_id):
+                print(event["state"])
+        """
         from threads_cluster.client.sse import Reader
 
         reader, enduring = Reader(), Patience(self.wait_patience)
@@ -591,6 +702,12 @@ class Cluster:
         - `since`, `until`: the time of submission, with a time zone.
         - `on_page`: called with each page. Its `matching` is the number of jobs on all pages, and `total` the number
           without conditions.
+        - `kind`, `tenant`: the kind and the tenant of the job. Only tokens with the scope admin see other tenants.
+        - `limit`: the maximum number of jobs to yield.
+
+        Example:
+            for job in cluster.jobs(state=["queued", "running"], tags=["sweep-7"]):
+                print(job["job_id"], job["title"])
         """
         query: Json = {
             "state": [state] if isinstance(state, str) else list(state or ()),
@@ -611,61 +728,116 @@ class Cluster:
         return pages(self.url, ask, "jobs", limit)
 
     def cancel(self, job_id: str) -> Json:
-        """Cancel a job and return it. Workers stop within a second, and finished units are kept."""
+        """Cancel a job and return it. Workers stop within a second, and finished units are kept.
+
+        Example:
+            cluster.cancel(job_id)
+        """
         return self._post(f"jobs/{quoted(job_id)}/cancel", shape=shapes.jobs.Job)
 
     def pause(self, job_id: str) -> Json:
-        """Pause a job and return it. Workers commit the units that they have computed."""
+        """Pause a job and return it. Workers commit the units that they have computed.
+
+        Example:
+            cluster.pause(job_id)
+        """
         return self._post(f"jobs/{quoted(job_id)}/pause", shape=shapes.jobs.Job)
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
-        """Resume a paused job. With `hold`, a job that exceeds a limit of its tenant is queued instead of rejected."""
+        """Resume a paused job. With `hold`, a job that exceeds a limit of its tenant is queued instead of rejected.
+
+        Example:
+            cluster.resume(job_id)
+        """
         return self._post(f"jobs/{quoted(job_id)}/resume", shape=shapes.jobs.Job, hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
         """Continue a failed or cancelled job where it stopped. Jobs that were skipped because of it wait again.
 
         `hold`: as in `resume`.
+
+        Example:
+            cluster.retry(job_id)
         """
         return self._post(f"jobs/{quoted(job_id)}/retry", shape=shapes.jobs.Job, hold=hold)
 
     def relations(self, job_id: str) -> Json:
-        """Return the jobs on which a job depends (`parents`), its dependents (`children`), and jobs skipped because of
-        it.
+        """Return the `parents` and the `children` of a job, and the jobs that were `skipped` because of it.
+
+        Example:
+            for job in cluster.relations(job_id)["parents"]:
+                print(job["job_id"], job["state"])
         """
         return self._get(f"jobs/{quoted(job_id)}/relations", shape=shapes.jobs.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
-        """Return the permanently failed unit ranges with their errors, grouped by job. The default is all jobs."""
+        """Return the permanently failed unit ranges with their errors, grouped by job. The default is all jobs.
+
+        Example:
+            for job in cluster.dead(job_id):
+                print(job["job_id"], job["ranges"])
+        """
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
         return self._get_list(path, "jobs", shapes.jobs.DeadJobs)
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
-        """Retry the permanently failed range of units that starts at unit `first`. Other ranges stay unchanged."""
+        """Retry the permanently failed range of units that starts at unit `first`. Other ranges stay unchanged.
+
+        `hold`: as in `resume`.
+
+        Example:
+            cluster.retry_dead(job_id, first=200)
+        """
         return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=shapes.jobs.Job, hold=hold)
 
     def delete(self, job_id: str) -> None:
-        """Delete a blocked or finished job and its result. Fails while other jobs depend on it."""
+        """Delete a blocked or finished job and its result. Fails while other jobs depend on it.
+
+        Example:
+            cluster.delete(job_id)
+        """
         self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
-        """Return the version of the cluster and its numbers of workers, lanes, jobs and waiting jobs."""
+        """Return the version of the cluster and its numbers of workers, lanes, jobs and waiting jobs.
+
+        Example:
+            print(cluster.status()["jobs"]["running"])
+        """
         return self._get("status", shape=shapes.fleet.Status)
 
     def version(self) -> str:
-        """Return the version of the cluster's software."""
+        """Return the version of the cluster's software.
+
+        Example:
+            print(cluster.version())
+        """
         return str(self._get("status", shape=answers.Version)["version"])
 
     def metrics(self) -> list[Json]:
-        """Return `{name, type, help, samples}` of each metric, under the metric names of grid-cli."""
+        """Return `{name, type, help, samples}` of each metric, under the metric names of grid-cli.
+
+        Example:
+            for metric in cluster.metrics():
+                print(metric["name"], metric["help"])
+        """
         return self._get_list("metrics", "metrics", shapes.telemetry.Metrics)
 
     def tenants(self) -> list[Json]:
-        """Return all tenants that the token can read, with their weights, limits and usage."""
+        """Return all tenants that the token can read, with their weights, limits and usage.
+
+        Example:
+            for tenant in cluster.tenants():
+                print(tenant["tenant"], tenant["weight"])
+        """
         return self._get_list("tenants", "tenants", shapes.tenants.Tenants)
 
     def tenant(self, name: str) -> Json:
-        """Return one tenant by its name."""
+        """Return one tenant by its name.
+
+        Example:
+            print(cluster.tenant(name="team-a")["weight"])
+        """
         return self._get(f"tenants/{quoted(name)}", shape=shapes.tenants.Tenant)
 
     def put_tenant(
@@ -680,10 +852,20 @@ class Cluster:
         max_stored_bytes: int | None = None,
         requires: Sequence[str] | None = None,
     ) -> Json:
-        """Create a tenant, or change its weight and limits.
+        """Create the tenant `name`, or change its weight and limits.
 
-        A limit of None means no limit. `max_units` is per day and by kind. `requires`: labels that a host needs to
-        compute the tenant's jobs. An empty list allows all hosts, and None keeps the current labels.
+        A limit of None means no limit.
+
+        - `weight`: share of the cluster, relative to other tenants.
+        - `max_lanes`, `max_jobs`: lanes that compute jobs of the tenant, and unfinished jobs.
+        - `max_units`: units per day and by kind.
+        - `max_gpu_seconds`: GPU seconds per day.
+        - `max_stored_bytes`: bytes of artifacts.
+        - `requires`: labels that a host needs to compute the tenant's jobs. An empty list allows all hosts, and None
+          keeps the current labels.
+
+        Example:
+            cluster.put_tenant("team-a", weight=2, max_lanes=64, max_units={"command": 10_000})
         """
         body: Json = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
@@ -692,35 +874,60 @@ class Cluster:
         return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=shapes.tenants.Tenant)
 
     def delete_tenant(self, name: str) -> None:
-        """Delete a tenant that has no queued or running jobs."""
+        """Delete the tenant `name`, which has no queued or running jobs.
+
+        Example:
+            cluster.delete_tenant("team-a")
+        """
         self._ask("DELETE", f"/api/tenants/{quoted(name)}", shape=None)
 
     def workers(self) -> list[Json]:
-        """Return all live workers, and the workers that were lost during the last hour."""
+        """Return all live workers, and the workers that were lost during the last hour.
+
+        Example:
+            for worker in cluster.workers():
+                print(worker["id"], worker["device"], worker["state"])
+        """
         return self._get_list("workers", "workers", shapes.fleet.WorkerList)
 
     def hosts(self) -> list[Json]:
-        """Return all hosts with live workers, and the hosts that were lost during the last hour."""
+        """Return all hosts with live workers, and the hosts that were lost during the last hour.
+
+        Example:
+            for host in cluster.hosts():
+                print(host["host"])
+        """
         return self._get_list("hosts", "hosts", shapes.hosts.HostList)
 
     def host(self, name: str) -> Json:
-        """Return one host with its workers."""
+        """Return the host `name` with its workers.
+
+        Example:
+            print(cluster.host("gpu1")["workers"])
+        """
         return self._get(f"hosts/{quoted(name)}", shape=shapes.hosts.HostDetail)
 
     def best_host(self, config: str | Path | None = None) -> str:
-        """Return the name of the least loaded host. Hosts of the cluster and of cluster.yaml are compared by load
-        score.
+        """Return the name of the least loaded host.
 
-        `config` replaces the path ./cluster.yaml, whose file is optional. Raises ClientError if no host is reachable.
+        Hosts of the cluster and of cluster.yaml are compared by load score. `config` replaces the path ./cluster.yaml,
+        whose file is optional. Raises ClientError if no host is reachable.
+
+        Example:
+            print(cluster.best_host())
         """
         from threads_cluster.ssh import hosts
 
         return hosts.best(self.hosts, None if config is None else Path(config))
 
     def stream(self, seconds: int = 600) -> Json:
-        """Return the times at which lanes computed jobs, as `{from, to, lanes, spans, ...}`, for up to the last hour.
+        """Return the times at which lanes computed jobs, as `{from, to, lanes, spans, ...}`.
 
-        More than 20,000 spans are merged within `resolution_seconds`.
+        The times are those of the last `seconds`, up to an hour. More than 20,000 spans are merged within
+        `resolution_seconds`.
+
+        Example:
+            print(len(cluster.stream(seconds=60)["spans"]))
         """
         stream = self._get("stream", shape=shapes.telemetry.Spans, seconds=seconds, spans=20_000)
         if any(span["lane"] >= len(stream["lanes"]) for span in stream["spans"]):
@@ -730,23 +937,45 @@ class Cluster:
         return stream
 
     def drain(self, worker: str, on: bool = True) -> Json:
-        """Drain a worker: it finishes its leases and gets no new ones. `on=False` stops draining."""
+        """Drain a worker: it finishes its leases and gets no new ones. `on=False` stops draining.
+
+        Example:
+            cluster.drain(worker["id"])
+        """
         return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=shapes.fleet.Drained)
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
-        """Return the usage of tenants by day, newest first. Tokens with the scope admin see all tenants."""
+        """Return the usage of tenants in the last `days`, newest first.
+
+        Tokens with the scope admin see all tenants, or the one with the name `tenant`.
+
+        Example:
+            for usage in cluster.usage(days=7):
+                print(usage["tenant"], usage["day"], usage["units"])
+        """
         return self._get_list("usage", "usage", shapes.usage.TenantUsages, tenant=tenant, days=days)
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
-        """Return the entries of the audit log after a number, or the last entries, as `{lines, head, dropped,
-        exported}`.
+        """Return up to `limit` entries of the audit log, as `{lines, head, dropped, exported}`.
 
-        Each line is a JSON object as text, which `threads_cluster.cli.audit` verifies.
+        They are the entries after the number `after`, or the last entries. Each line is a JSON object as text, which
+        `threads_cluster.cli.audit` verifies.
+
+        Example:
+            for line in cluster.audit(limit=10)["lines"]:
+                print(line)
         """
         return self._get("audit", after=after, limit=limit, shape=shapes.audit.AuditPart)
 
     def ask(self, /, job_id: str, question: str, **choice: Any) -> Json:
-        """Ask a worker a question about a job, such as the `trace` of a thread job, and return the answer."""
+        """Ask a worker a question about the job `job_id`, and return the answer.
+
+        `question` is a question that the kind of the job answers, such as the `trace` of a thread job. `choice` are its
+        parameters.
+
+        Example:
+            trace = cluster.ask(job_id, "trace", replica=3)
+        """
         answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
@@ -758,23 +987,43 @@ class Cluster:
         return later
 
     def mark(self, kind: str, name: str) -> Json:
-        """Return the range for which finished jobs of a kind have proved a fact, such as `verified` for collatz."""
+        """Return the range for which finished jobs of a kind have proved a fact.
+
+        `name` is the name of the fact, such as `verified` for the kind collatz.
+
+        Example:
+            print(cluster.mark("collatz", "verified"))
+        """
         return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=shapes.jobs.Mark)
 
     def kinds(self) -> list[Json]:
-        """Return `{type, summary, schema, example, limits}` for each kind of job."""
+        """Return `{type, summary, schema, example, limits}` for each kind of job.
+
+        Example:
+            for kind in cluster.kinds():
+                print(kind["type"], kind["example"])
+        """
         return self._get_list("job-types", "kinds", shapes.jobs.Kinds)
 
     # -- access ------------------------------------------------------------------------------------------------------
 
     def session(self) -> Json:
-        """Return the tenant and the scopes of the token: `{tenant, token_id, token_name, scopes, by_cookie,
-        token_needed}`.
+        """Return the tenant and the scopes of the token.
+
+        The response is `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`.
+
+        Example:
+            print(cluster.session()["scopes"])
         """
         return self._ask("GET", "/api/session", shapes.access.Session)
 
     def tokens(self) -> list[Json]:
-        """Return all API tokens without their secrets. Requires the scope admin."""
+        """Return all API tokens without their secrets. Requires the scope admin.
+
+        Example:
+            for token in cluster.tokens():
+                print(token["id"], token["name"])
+        """
         return self._get_list("tokens", "tokens", shapes.access.TokenList)
 
     def create_token(
@@ -788,8 +1037,11 @@ class Cluster:
     ) -> Json:
         """Create an API token, and return `{token, id, name, tenant, scopes, expires, labels}`.
 
-        Only this response contains the token. `labels` describe the host of a worker, or the host of an invitation.
-        Tenants can require labels.
+        Only this response contains the token. It expires after `ttl_seconds`, or never. `labels` describe the host of a
+        worker, or the host of an invitation. Tenants can require labels.
+
+        Example:
+            print(cluster.create_token("ci", ["read", "submit"], ttl_seconds=3600)["token"])
         """
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
@@ -797,28 +1049,54 @@ class Cluster:
         return self._ask("POST", "/api/tokens", shapes.access.CreatedToken, body=body, patience=0)
 
     def revoke_token(self, token_id: str) -> None:
-        """Revoke an API token. Requires the scope admin."""
+        """Revoke an API token. Requires the scope admin.
+
+        Example:
+            cluster.revoke_token(token_id)
+        """
         self._ask("DELETE", f"/api/tokens/{quoted(token_id)}", None)
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
-        """Return a tenant's secrets without their values. Requires the scope run, or admin for another tenant."""
+        """Return a tenant's secrets without their values. Requires the scope run, or admin for another tenant.
+
+        Example:
+            for secret in cluster.secrets():
+                print(secret["name"])
+        """
         return self._get_list("secrets", "secrets", shapes.secrets.SecretList, tenant=tenant)
 
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
-        """Set a secret, and return it without its value. The API never returns values of secrets."""
+        """Set the secret `name`, and return it without its value. The API never returns values of secrets.
+
+        Example:
+            cluster.put_secret("HF_TOKEN", value, tenant="team-a")
+        """
         body = {"value": value}
         return self._ask("PUT", f"/api/secrets/{quoted(name)}", shapes.secrets.Secret, body=body, tenant=tenant)
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a secret of a tenant."""
+        """Delete the secret `name` of a tenant.
+
+        Example:
+            cluster.delete_secret("HF_TOKEN")
+        """
         self._ask("DELETE", f"/api/secrets/{quoted(name)}", None, tenant=tenant)
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
-        """Return all schedules of a tenant, sorted by name."""
+        """Return all schedules of a tenant, sorted by name.
+
+        Example:
+            for schedule in cluster.schedules():
+                print(schedule["name"], schedule["next_run"])
+        """
         return self._get_list("schedules", "schedules", shapes.schedules.ScheduleList, tenant=tenant)
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return one schedule with its job or workflow and its `next_runs`."""
+        """Return the schedule `name` with its job or workflow and its `next_runs`.
+
+        Example:
+            print(cluster.schedule("nightly", tenant="team-a")["next_runs"])
+        """
         return self._get(f"schedules/{quoted(name)}", shape=shapes.schedules.Schedule, tenant=tenant)
 
     def add_schedule(
@@ -833,9 +1111,19 @@ class Cluster:
         overlap: bool = False,
         catch_up: str | None = None,
     ) -> Json:
-        """Create a schedule for a job or a workflow, and return it with its `next_runs`.
+        """Create the schedule `name` for a job or a workflow, and return it with its `next_runs`.
 
-        `job` has the fields of a job in `submit_batch`. `workflow` is the text of a workflow.
+        `job` has the fields of a job in `submit_batch`. `workflow` is the text of a workflow. Raises BadArgument unless
+        exactly one of them is set.
+
+        - `every_seconds`, `cron`: the interval, or five fields such as "0 3 * * *".
+        - `timezone`: the time zone of `cron`, such as "Europe/Berlin".
+        - `overlap`: start a run even if the previous run has not finished.
+        - `catch_up`: after missed runs, last submits the last one, and none submits none of them.
+
+        Example:
+            job = {"type": "command", "parameters": {"command": ["./backup.sh"]}}
+            cluster.add_schedule("nightly", job, cron="0 3 * * *")
         """
         if (job is None) == (workflow is None):
             raise BadArgument("a schedule needs either a job or a workflow")
@@ -847,50 +1135,91 @@ class Cluster:
         return self._ask("POST", "/api/schedules", shapes.schedules.Schedule, body=body, patience=0)
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Pause a schedule until `resume_schedule` is called."""
+        """Pause the schedule `name` until `resume_schedule` is called.
+
+        Example:
+            cluster.pause_schedule("nightly", tenant="team-a")
+        """
         return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", shapes.schedules.Schedule, tenant=tenant)
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Resume a paused schedule."""
+        """Resume the paused schedule `name`.
+
+        Example:
+            cluster.resume_schedule("nightly", tenant="team-a")
+        """
         return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", shapes.schedules.Schedule, tenant=tenant)
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
-        """Submit the job or workflow of a schedule now, and return its ID."""
+        """Submit the job or workflow of the schedule `name` now, and return its ID.
+
+        Example:
+            job_id = cluster.run_schedule("nightly", tenant="team-a")
+        """
         # A retry could submit a second job.
         path = f"/api/schedules/{quoted(name)}/run"
         started = self._ask("POST", path, shapes.schedules.Started, patience=0, tenant=tenant)
         return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a schedule. Jobs that it submitted are not affected."""
+        """Delete the schedule `name`. Jobs that it submitted are not affected.
+
+        Example:
+            cluster.delete_schedule("nightly", tenant="team-a")
+        """
         self._ask("DELETE", f"/api/schedules/{quoted(name)}", None, tenant=tenant)
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
-        """Return webhook deliveries, latest first, as `{deliveries, counts}`. `state` selects one state."""
+        """Return up to `limit` webhook deliveries, latest first, as `{deliveries, counts}`.
+
+        `state` selects one state.
+
+        Example:
+            print(cluster.webhooks(state="dead", tenant="team-a")["deliveries"])
+        """
         return self._get("webhooks", shape=shapes.webhooks.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
-        """Retry a webhook delivery now, and return it. Deliveries that have failed permanently can be retried, too."""
+        """Retry a webhook delivery now, and return it. Deliveries that have failed permanently can be retried, too.
+
+        Example:
+            cluster.retry_webhook(delivery_id, tenant="team-a")
+        """
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
         return self._ask("POST", path, shapes.webhooks.Delivery, tenant=tenant)
 
     def webhook_key(self, *, tenant: str | None = None) -> str:
-        """Return the key that signs webhooks. Requires the scope submit, and adds an entry to the audit log."""
+        """Return the key that signs webhooks. Requires the scope submit, and adds an entry to the audit log.
+
+        Example:
+            key = cluster.webhook_key(tenant="team-a")
+        """
         return str(self._get("webhooks/key", shape=shapes.webhooks.SigningKey, tenant=tenant)["key"])
 
     def test_webhook(self, url: str) -> Json:
-        """Send one test message to a URL, and return `{delivered, status, error, seconds}`."""
+        """Send one test message to a URL, and return `{delivered, status, error, seconds}`.
+
+        Example:
+            print(cluster.test_webhook(url="https://example.org/hook")["delivered"])
+        """
         return self._ask("POST", "/api/webhooks/test", shapes.webhooks.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
         """Encrypt the secrets of all tenants with the first key of SECRETS_KEY. Return `{key, rotated, unreadable}`.
 
         Requires the scope admin.
+
+        Example:
+            print(cluster.rotate_secrets()["rotated"])
         """
         return self._ask("POST", "/api/rotate-secrets", shapes.secrets.Rotated)
 
     def login_code(self) -> Json:
-        """Create a code with which one browser can log in once. Return `{code, path, seconds}`."""
+        """Create a code with which one browser can log in once. Return `{code, path, seconds}`.
+
+        Example:
+            print(cluster.url + cluster.login_code()["path"])
+        """
         return self._ask("POST", "/api/login-codes", shapes.access.LoginCode, patience=0)
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:

@@ -55,14 +55,21 @@ class Artifacts:
     ) -> Json:
         """Upload a folder or a file, and return `{artifact, new, sent_files, sent_bytes, manifest_bytes}`.
 
-        The artifact `name` then points to the upload. `exclude` adds .gitignore patterns to those in .clusterignore.
-        `progress` is called with the number of sent bytes. Raises BadArgument for an unsupported file, such as a link
-        that points outside the folder.
+        `path` is the folder or the file. The artifact `name` then points to the upload. `exclude` adds .gitignore
+        patterns to those in .clusterignore. `progress` is called with the number of sent bytes. Raises BadArgument for
+        an unsupported file, such as a link that points outside the folder.
+
+        Example:
+            print(cluster.artifacts.put("data", name="data", exclude=["*.tmp"])["artifact"]["artifact_id"])
         """
         return self.store(trees.scan(Path(path), exclude), name=name, progress=progress)
 
     def store(self, tree: Tree, *, name: str | None = None, progress: Progress = _silent) -> Json:
-        """Upload a tree, and return the same as `put`."""
+        """Upload a tree, and return the same as `put`. `name` and `progress` are those of `put`.
+
+        Example:
+            cluster.artifacts.store(tree, name="data")
+        """
         sent: dict[str, int] = {}
         for attempt in itertools.count(1):
             try:
@@ -80,7 +87,12 @@ class Artifacts:
         raise AssertionError
 
     def list(self) -> Iterator[Json]:
-        """Yield artifacts, newest first. The next page is requested when it is needed."""
+        """Yield artifacts, newest first. The next page is requested when it is needed.
+
+        Example:
+            for artifact in cluster.artifacts.list():
+                print(artifact["artifact_id"], artifact["names"])
+        """
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._ask("GET", "/api/artifacts", artifact_answers.ArtifactList, cursor=cursor, limit=size)
@@ -88,7 +100,11 @@ class Artifacts:
         return pages(self._connection.url, ask, "artifacts")
 
     def info(self, artifact: str) -> Json:
-        """Return an artifact by its ID, by the first digits of its ID, or by its name."""
+        """Return an artifact by its ID, by the first digits of its ID, or by its name.
+
+        Example:
+            print(cluster.artifacts.info("data")["artifact_id"])
+        """
         return self._ask("GET", f"/api/artifacts/{_step(artifact)}", artifact_answers.Artifact)
 
     def files(self, artifact: str) -> Sequence[Entry]:
@@ -96,6 +112,10 @@ class Artifacts:
 
         Raises UnsafeArtifact if a path points outside the folder, and UnexpectedAnswer if the manifest is another
         artifact's.
+
+        Example:
+            for entry in cluster.artifacts.files("data"):
+                print(entry.path, entry.size)
         """
         return self._entries(artifact if _ID.fullmatch(artifact) else self.info(artifact)["artifact_id"])
 
@@ -104,6 +124,11 @@ class Artifacts:
 
         Existing files are not downloaded again. An interrupted download resumes. Raises BadArgument before writing if a
         path of the artifact exists with other contents. Files are never written outside the folder.
+
+        `progress` is called with the number of received bytes.
+
+        Example:
+            cluster.artifacts.fetch("data", "copy-of-data")
         """
         row = self.info(artifact)
         return {"artifact": row} | self._fetch_into(folder, self._entries(row["artifact_id"]), progress)
@@ -115,6 +140,9 @@ class Artifacts:
 
         `rename` returns the new path below the folder, or None to omit the path. With `replace`, existing files are
         overwritten. Links to omitted paths are omitted too.
+
+        Example:
+            cluster.artifacts.fetch_part(artifact_id, "logs", lambda path: path if path.endswith(".log") else None)
         """
         named = {entry.path: (rename(entry.path), entry) for entry in self._entries(artifact_id)}
         entries = [
@@ -126,15 +154,31 @@ class Artifacts:
         return self._fetch_into(folder, sound, _silent, replace=replace)
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:
-        """Return the entry for a file of an artifact, or None if the artifact does not contain the file."""
+        """Return the entry for the file `path` of an artifact, or None if the artifact does not contain the file.
+
+        Example:
+            entry = cluster.artifacts.entry(artifact_id, "model.pt")
+        """
         return self._known_entries(artifact_id).get(path)
 
     def part(self, sha: str, first: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file, starting at the offset `first`."""
+        """Return up to `length` bytes of the file with the SHA-256 `sha`, starting at the offset `first`.
+
+        Example:
+            entry = cluster.artifacts.entry(artifact_id, "model.pt")
+            print(cluster.artifacts.part(entry.sha, 0, 16))
+        """
         return b"".join(self.pieces(sha, first, length))
 
     def read(self, entry: Entry) -> bytearray:
-        """Return the contents of a file, which have been verified. Raises UnexpectedAnswer if they do not match."""
+        """Return the contents of the file of an `entry`, which have been verified.
+
+        Raises UnexpectedAnswer if they do not match.
+
+        Example:
+            entry = cluster.artifacts.entry(artifact_id, "settings.json")
+            print(json.loads(cluster.artifacts.read(entry)))
+        """
         data, at, digest = bytearray(entry.size), 0, hashlib.sha256()
         for piece in self.pieces(entry.sha, 0, entry.size):
             data[at : at + len(piece)] = piece
@@ -145,8 +189,13 @@ class Artifacts:
         return data
 
     def pieces(self, sha: str, first: int, length: int) -> Iterator[bytes]:
-        """Yield bytes of a file, starting at the offset `first`. The bytes are not verified. Broken connections are
-        resumed.
+        """Yield `length` bytes of the file with the SHA-256 `sha`, starting at the offset `first`.
+
+        The bytes are not verified. Broken connections are resumed.
+
+        Example:
+            for data in cluster.artifacts.pieces(entry.sha, 0, entry.size):
+                file.write(data)
         """
         enduring = Patience(self._patience)
         while length > 0:
@@ -191,13 +240,21 @@ class Artifacts:
         return {"fetched_files": len(lacking), "fetched_bytes": sum(entry.size for entry in lacking)}
 
     def delete(self, artifact: str, *, job: str | None = None) -> None:
-        """Delete an artifact and all of its names. `job` is a job that can hold it: until the job ends, it does."""
+        """Delete an artifact and all of its names. `job` is a job that can hold it: until the job ends, it does.
+
+        Example:
+            cluster.artifacts.delete("old-data")
+        """
         self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None, job=job)
 
     # -- upload --------------------------------------------------------------------------------------------------------
 
     def send(self, tree: Tree) -> None:
-        """Upload the files of a tree without an artifact. The cluster deletes them after a day without one."""
+        """Upload the files of a tree without an artifact. The cluster deletes them after a day without one.
+
+        Example:
+            cluster.artifacts.send(tree)
+        """
         self._send_missing(tree, {}, _silent)
 
     def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:

@@ -199,7 +199,11 @@ class AsyncCluster(Wrapper):
         context: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """Prepare a connection. The arguments and errors are the same as those of `Cluster`."""
+        """Prepare a connection.
+
+        `url`, `token`, `timeout`, `patience`, `wait_patience`, `context` and `transport` are the arguments of
+        `Cluster`, which raises the same errors.
+        """
         suspending = None if transport is None else SuspendingTransport(transport)
         how: dict[str, Any] = {"patience": patience, "wait_patience": wait_patience, "context": context}
         super().__init__(_SuspendingCluster(url, token, timeout, **how, transport=suspending))
@@ -250,7 +254,15 @@ class AsyncCluster(Wrapper):
         return AsyncData(self._wrapped.data)
 
     def profile(self, name: str, **how: Any) -> AsyncProfile:
-        """Record a profile of hosts and GPUs during an `async with` block, as `Cluster.profile` does."""
+        """Record a profile of hosts and GPUs during an `async with` block.
+
+        `name` and `how` are the arguments of `Cluster.profile`.
+
+        Example:
+            async with cluster.profile("noon", hz=10) as profile:
+                await cluster.run(["python3", "train.py"], files=".")
+            print(await profile.summary())
+        """
         return AsyncProfile(self._wrapped.profile(name, **how))
 
     @property
@@ -264,7 +276,12 @@ class AsyncCluster(Wrapper):
         return self._connect()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections.
+
+        Example:
+            cluster = AsyncCluster()
+            await cluster.close()
+        """
         await suspension.run(self._wrapped.close)
         if "_threaded" in self.__dict__:
             self._threaded.close()
@@ -273,7 +290,11 @@ class AsyncCluster(Wrapper):
     task = delegated(Cluster.task)
 
     async def put(self, value: Any) -> Reference:
-        """Store a Python value in the cluster, as `Cluster.put` does. A thread pickles and sends it."""
+        """Store a Python value in the cluster, as `Cluster.put` does. A thread pickles and sends it.
+
+        Example:
+            table = await cluster.put(numpy.random.rand(10_000, 1_000))
+        """
         return await asyncio.to_thread(self._threaded.put, value)
 
     # -- jobs --------------------------------------------------------------------------------------------------------

@@ -44,7 +44,12 @@ class _Placed(Resource):
     _rule: ClassVar[str]
 
     def list(self) -> Rows:
-        """Return all records sorted by name, each with its `locations` and its `bytes`."""
+        """Return all records sorted by name, each with its `locations` and its `bytes`.
+
+        Example:
+            for model in cluster.models.list():
+                print(model["name"], model["bytes"])
+        """
 
         def ask(cursor: str | None, _size: int) -> Json:
             return self._ask("GET", "", self._page, cursor=cursor)
@@ -52,7 +57,11 @@ class _Placed(Resource):
         return list(pages(self._cluster.url, ask, self._rows))
 
     def get(self, name: str) -> Json:
-        """Return one record by its name. Raises ApiError 404 if it does not exist."""
+        """Return one record by its name. Raises ApiError 404 if it does not exist.
+
+        Example:
+            print(cluster.models.get("qwen")["locations"])
+        """
         return self._ask("GET", self._below(name), self._row)
 
     def _begin(self, name: str, verb: str, body: Json) -> Json:
@@ -76,9 +85,12 @@ class Models(_Placed):
     _rule = "name: must be 1 to 64 of a-z, 0-9, ., _ and -, a letter or digit first"
 
     def register(self, name: str, source: str, *, kind: str = "llm") -> Json:
-        """Register the source of a model, such as `hf://ORG/REPO`, and return the model.
+        """Register the source of the model `name`, and return the model. `kind` is a type for display.
 
         A source is `https://...`, `hf://ORG/REPO[@REVISION][/FILE]` or `s3://...`.
+
+        Example:
+            cluster.models.register("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf")
         """
         self._below(name)
         body = {"model_name": name, "type": kind, "source": source}
@@ -93,19 +105,27 @@ class Models(_Placed):
         sha256: str | None = None,
         secrets: Sequence[str] = (),
     ) -> Json:
-        """Download a model on a runner. Return `{task_id}`, the ID of the workflow. Requires the scope run.
+        """Download the model `name` on a runner. Return `{task_id}`, the ID of the workflow. Requires the scope run.
 
         `source` defaults to the registered source. `sha256` is the hash of the model's only file. `to` is a location to
-        which the model is copied in addition to the cluster's store. A host's own runner downloads to that host. An
-        interrupted download resumes.
+        which the model is copied in addition to the cluster's store. A host's own runner downloads to that host. The
+        download can use the `secrets` of the tenant. An interrupted download resumes.
+
+        Example:
+            task = cluster.models.download("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf")
+            cluster.workflows.wait(task["task_id"])
         """
         fields = {"source": source, "target_device": to, "sha256": sha256, "secrets": [*secrets] or None}
         return self._begin(name, "download", {field: value for field, value in fields.items() if value is not None})
 
     def fetch(self, model: str, timeout: float | None = None) -> str:
-        """Download ORG/REPO or ORG/REPO/FILE from Hugging Face unless the cluster has it. Return its name there.
+        """Download a model from Hugging Face unless the cluster has it. Return its name there.
 
-        Raises TimedOut after `timeout` seconds, and DownloadFailed if the download fails. Requires the scope run.
+        `model` is ORG/REPO or ORG/REPO/FILE. Raises TimedOut after `timeout` seconds, and DownloadFailed if the
+        download fails. Requires the scope run.
+
+        Example:
+            name = cluster.models.fetch("Qwen/Qwen3-0.6B-GGUF", timeout=600)
         """
         if not hub.is_model(model):
             raise BadArgument(f"model_name: must be ORG/REPO or ORG/REPO/FILE of Hugging Face; got {model!r}")
@@ -131,16 +151,30 @@ class Models(_Placed):
         return bool(row["status"] == "ready")
 
     def copy(self, name: str, to: str, *, source: str = "disk") -> Json:
-        """Copy a model to another location. Return `{task_id}`, the ID of the workflow."""
+        """Copy the model `name` from `source` to another location. Return `{task_id}`, the ID of the workflow.
+
+        Example:
+            cluster.models.copy("qwen", to="node1:disk")
+        """
         return self._begin(name, "copy", {"source_device": source, "target_device": to})
 
     def move(self, name: str, to: str, *, source: str = "disk", keep_source: bool = False) -> Json:
-        """Move a model to another location. Return `{task_id}`, the ID of the workflow."""
+        """Move the model `name` from `source` to another location. Return `{task_id}`, the ID of the workflow.
+
+        With `keep_source`, the copy at the old location stays.
+
+        Example:
+            cluster.models.move("qwen", to="node1:disk")
+        """
         fields = {"source_device": source, "target_device": to, "keep_source": keep_source}
         return self._begin(name, "move", fields)
 
     def delete(self, name: str, *, at: str | None = None) -> None:
-        """Delete a model, or only its copy at the location `at`. Raises ApiError 409 while a service uses it."""
+        """Delete the model `name`, or only its copy at the location `at`. Raises ApiError 409 while a service uses it.
+
+        Example:
+            cluster.models.delete("qwen", at="node1:disk")
+        """
         self._ask("DELETE", self._below(name), None, device=at)
 
 
@@ -156,21 +190,37 @@ class Data(_Placed):
     _rule = "chunk: must be chunk- and 12 digits 0-9, a-f"
 
     def create(self, source: str, *, device: str = "disk", secrets: Sequence[str] = ()) -> Json:
-        """Read a source, such as `s3://...`, on a runner into a new chunk. Return `{chunk_id, task_id}`.
+        """Read a source on a runner into a new chunk. Return `{chunk_id, task_id}`. Requires the scope run.
 
-        A source is `https://...` or `s3://...`. Requires the scope run.
+        `source` is `https://...` or `s3://...`. The chunk is stored on `device`. The download can use the `secrets` of
+        the tenant.
+
+        Example:
+            print(cluster.data.create("s3://bucket/images")["chunk_id"])
         """
         body: Json = {"source": source, "device": device, **({"secrets": [*secrets]} if secrets else {})}
         return self._ask("POST", "", answers.ChunkBegun, body=body)
 
     def move(self, chunk: str, to: str) -> Json:
-        """Move a chunk to a location outside of the cluster's store. Return `{task_id}`, the ID of the workflow."""
+        """Move a chunk to a location outside of the cluster's store. Return `{task_id}`, the ID of the workflow.
+
+        Example:
+            cluster.data.move(chunk_id, to="node1:dram")
+        """
         return self._begin(chunk, "move", {"target_device": to})
 
     def transfer(self, chunk: str, to: str) -> Json:
-        """Move a chunk to another host. Return `{task_id}`, the ID of the workflow."""
+        """Move a chunk to another host. Return `{task_id}`, the ID of the workflow.
+
+        Example:
+            cluster.data.transfer(chunk_id, to="node2:disk")
+        """
         return self._begin(chunk, "transfer", {"target_device": to})
 
     def delete(self, chunk: str) -> None:
-        """Delete a chunk. Jobs that use the chunk keep its files until they are deleted."""
+        """Delete a chunk. Jobs that use the chunk keep its files until they are deleted.
+
+        Example:
+            cluster.data.delete(chunk_id)
+        """
         self._ask("DELETE", self._below(chunk), None)

@@ -35,10 +35,13 @@ class Profiles(Resource):
         hosts: Sequence[str] = (),
         job: str | None = None,
     ) -> Json:
-        """Start to record measurements of hosts and GPUs, and return the profile.
+        """Start to record measurements of hosts and GPUs as the profile `name`, and return the profile.
 
         `hz`: samples per second, 1 to 100. `seconds`: maximum duration. `hosts`: hosts to record, all by default.
         `job`: the profile stops when this job finishes.
+
+        Example:
+            cluster.profiles.start("noon", hz=10, seconds=60, hosts=["gpu1"])
         """
         given = {"hz": hz, "seconds": seconds, "hosts": list(hosts) or None, "job_id": job}
         body = {"name": name, **{field: value for field, value in given.items() if value is not None}}
@@ -46,27 +49,55 @@ class Profiles(Resource):
         return self._ask("POST", "", answers.Profile, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> Rows:
-        """Return all profiles of a tenant, newest first."""
+        """Return all profiles of a tenant, newest first.
+
+        Example:
+            for profile in cluster.profiles.list():
+                print(profile["name"], profile["state"])
+        """
         return self._read_list("profiles", answers.ProfileList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return one profile with the progress of its `recordings`."""
+        """Return the profile `name` with the progress of its `recordings`.
+
+        Example:
+            print(cluster.profiles.get("noon", tenant="team-a")["recordings"])
+        """
         return self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
-        """Stop a profile. Workers send their recordings within the next seconds."""
+        """Stop the profile `name`. Workers send their recordings within the next seconds.
+
+        Example:
+            cluster.profiles.stop("noon", tenant="team-a")
+        """
         return self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
 
     def recover(self, name: str, *, tenant: str | None = None) -> Json:
-        """Collect the recordings of a finished profile again, for example from workers that were offline."""
+        """Collect the recordings of the finished profile `name` again, for example from workers that were offline.
+
+        Example:
+            cluster.profiles.recover("noon", tenant="team-a")
+        """
         return self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a profile and its recordings."""
+        """Delete the profile `name` and its recordings.
+
+        Example:
+            cluster.profiles.delete("noon", tenant="team-a")
+        """
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
     def follow(self, name: str, timeout: float = _COLLECTED_SECONDS, *, tenant: str | None = None) -> Iterator[Json]:
-        """Yield a profile repeatedly until its recordings are collected. Raises TimedOut after `timeout` seconds."""
+        """Yield the profile `name` repeatedly until its recordings are collected.
+
+        Raises TimedOut after `timeout` seconds.
+
+        Example:
+            for profile in cluster.profiles.follow("noon", tenant="team-a"):
+                print(profile["state"])
+        """
 
         def read() -> Json:
             return self.get(name, tenant=tenant)
@@ -74,13 +105,23 @@ class Profiles(Resource):
         return polled(read, lambda profile: bool(profile["state"] == "done"), f"profile {name}", timeout)
 
     def wait(self, name: str, timeout: float = _COLLECTED_SECONDS) -> Json:
-        """Wait until the recordings of a profile are collected, and return it. Raises the errors of `follow`."""
+        """Wait until the recordings of the profile `name` are collected, and return it.
+
+        Raises TimedOut after `timeout` seconds.
+
+        Example:
+            cluster.profiles.wait("noon", timeout=60)
+        """
         *_, profile = self.follow(name, timeout)
         return profile
 
     def fetch(self, name: str, folder: str | Path) -> Json:
-        """Download the recordings of a profile into a folder. Raises BadArgument if the profile is not done or has
-        none.
+        """Download the recordings of the profile `name` into a folder.
+
+        Raises BadArgument if the profile is not done or has none.
+
+        Example:
+            cluster.profiles.fetch("noon", "recordings")
         """
         profile = self.get(name)
         if profile["state"] == "recording":
@@ -93,7 +134,11 @@ class Profiles(Resource):
         return profile
 
     def summary(self, name: str) -> Json:
-        """Return a summary of a finished profile. Raises the errors of `fetch`."""
+        """Return a summary of the finished profile `name`. Raises the errors of `fetch`.
+
+        Example:
+            print(cluster.profiles.summary("noon"))
+        """
         from threads_cluster.profiling import profile_analysis
 
         with TemporaryDirectory() as folder:

@@ -90,28 +90,36 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 class Program:
     """Command to run on runners, with its options.
 
-    The cluster chooses the values of unset options.
-
         program = Program(command=["python3", "train.py"], gpus=1, retries=2, outputs=["*.pt"])
         job_id = cluster.programs.submit(program, files=".")["job_id"]
+
+    The cluster chooses the values of unset options.
+
+    - `command`: list of arguments, or a text for `/bin/sh -c`. `{unit}` and `{item}` are replaced.
+    - `env`, `secrets`: environment variables, and names of secrets that become environment variables.
+    - `outputs`: glob patterns of output files, relative to the working directory.
+    - `timeout_seconds`: seconds after which a unit fails.
+    - `stop_signal_seconds`: seconds before the timeout at which the program receives SIGTERM.
+    - `grace_seconds`: seconds between SIGTERM and SIGKILL when the job is cancelled.
+    - `retries`: maximum number of retries of a failed unit. By default, a failed unit is not retried.
+    - `batch`: maximum number of units in one lease.
+    - `workspace`: name of a folder on the runner that is kept between attempts and between jobs.
+    - `python`: path of a requirements file among the files. The program's `python3` then has the required packages.
+    - `gpus`, `gpu_memory_mib`, `compute_capability`: GPUs for exclusive use, and what each of them must have.
+    - `cpus`, `memory_mib`: CPUs and memory of a unit.
+    - `host`, `labels`: name of the host, and labels that the runner must have.
     """
 
-    #: List of arguments, or a text for /bin/sh -c. {unit} and {item} are replaced.
     command: Sequence[str | Mapping[str, str]] | str
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[str] = ()
-    #: Glob patterns of output files, relative to the working directory.
     outputs: Sequence[str] = ()
     timeout_seconds: float | None = None
     stop_signal_seconds: float | None = None
     grace_seconds: float | None = None
-    #: Maximum number of retries of a failed unit. By default, a failed unit is not retried.
     retries: int | None = None
-    #: Maximum number of units in one lease.
     batch: int | None = None
-    #: Name of a folder on the runner that is kept between attempts and between jobs.
     workspace: str | None = None
-    #: Path of a requirements file among the files. The program's `python3` then has the required packages.
     python: str | None = None
     gpus: int | None = None
     gpu_memory_mib: int | None = None
@@ -122,7 +130,11 @@ class Program:
     labels: Sequence[str] = ()
 
     def parameters(self) -> Json:
-        """Return the parameters of a job for this program, without files and units."""
+        """Return the parameters of a job for this program, without files and units.
+
+        Example:
+            print(Program(command=["hostname"], gpus=1).parameters())
+        """
         command = self.command if isinstance(self.command, str) else [_argument(word) for word in self.command]
         if not command:
             raise BadArgument("the command is empty")
@@ -145,20 +157,21 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Result of a program that has finished.
-
-    A program that failed has a result, too.
+    """Result of a program that has finished. A program that failed has a result, too.
 
         ended = cluster.run(["python3", "train.py"], files=".")
         print(ended.exit, ended.stdout.decode())
+
+    - `job_id`: ID of the job.
+    - `exit`: exit code as in a shell: 128 plus the signal, 124 for a timeout, 125 if the program could not be run.
+    - `reason`: why the cluster stopped the program, such as timeout or memory. Empty if it exited by itself.
+    - `stdout`, `stderr`: output that the cluster stored. Large output is stored without its middle.
+    - `seconds`, `worker`: duration of the program, and the runner that ran it.
     """
 
     job_id: str
-    #: Exit code as in a shell: 128 plus the signal, 124 for a timeout, 125 if the program could not be run.
     exit: int
-    #: Reason why the cluster stopped the program, such as timeout or memory. Empty if it exited by itself.
     reason: str
-    #: Output that the cluster stored. Large output is stored without its middle.
     stdout: bytes
     stderr: bytes
     seconds: float | None
@@ -198,8 +211,16 @@ class Programs:
     ) -> Json:
         """Upload the files and submit a job with one unit, `count` units or one unit per value. Return the response.
 
-        `sent` is called with the response of `artifacts.put`. `choices` accepts the options of `Cluster.submit`. The
-        upload replaces the previous upload from the same folder, which is deleted when no job uses it.
+        - `program`: the program that each unit runs.
+        - `files`: the folder to upload. `exclude` adds .gitignore patterns to those in .clusterignore. The upload
+          replaces the previous upload from the same folder, which is deleted when no job uses it.
+        - `values`: values that replace `{item}` in the command, one per unit.
+        - `progress`, `sent`: called with the number of sent bytes, and with the response of `artifacts.put`.
+        - `choices`: the options of `Cluster.submit`.
+
+        Example:
+            program = Program(command=["gzip", "-k", "{item}"], outputs=["*.gz"])
+            job_id = cluster.programs.submit(program, files="logs", values=["a.log", "b.log"])["job_id"]
         """
         parameters = program.parameters() | ({} if count is None else {"count": count})
         listed = None if values is None else list(values)
@@ -253,7 +274,11 @@ class Programs:
     # -- run and map ------------------------------------------------------------------------------------------------
 
     def require_runner(self, program: Program) -> None:
-        """Raise NoRunner if no live runner could ever take a program. Call this before an upload of its files."""
+        """Raise NoRunner if no live runner could ever take a program. Call this before an upload of its files.
+
+        Example:
+            cluster.programs.require_runner(Program(command=["true"], gpus=8))
+        """
         needed = {"requirements": needs} if (needs := program.parameters().get("requirements")) else {}
         why = self._cluster.estimate(KIND, {"command": ["true"], **needed})["unschedulable"]
         if why:
@@ -268,10 +293,15 @@ class Programs:
         queue: bool = False,
         progress: bool = False,
     ) -> Ended:
-        """Run a program until it exits. Raises JobEnded if it was cancelled, and TimedOut after `timeout` seconds.
+        """Run a program in a copy of the folder `files` until it exits.
 
-        Raises NoRunner if no live runner could ever take the program; with `queue`, waits for such a runner. Returns an
-        `Ended` for failed programs too. After a timeout the program continues. `progress` shows a live display.
+        Raises JobEnded if it was cancelled, and TimedOut after `timeout` seconds. After a timeout the program
+        continues. Raises NoRunner if no live runner could ever take the program; with `queue`, waits for such a runner.
+        Returns an `Ended` for failed programs too. `progress` shows a live display.
+
+        Example:
+            ended = cluster.programs.run(Program(command=["python3", "train.py"], gpus=1), files=".")
+            print(ended.exit)
         """
         if not queue:
             self.require_runner(program)
@@ -306,10 +336,12 @@ class Programs:
     ) -> Mapped:
         """Call a Python function on runners, once for each value, and return an iterator over the return values.
 
-        `function` is `module:function`. Arguments and return values are sent as JSON. `choices` accepts the fields of
-        `Program`, and `name` and `tags` of the job. Raises NoRunner if no live runner could ever take the calls; with
-        `queue`, waits for such a runner. Raises UnitFailed at the first value whose call failed. `progress` shows a
-        live display.
+        The arguments and errors are those of `Cluster.map`: `function` is `module:function` in the folder `files`, and
+        `choices` accepts the fields of `Program`, and `name` and `tags` of the job. Raises NoRunner if no live runner
+        could ever take the calls; with `queue`, waits for such a runner. `progress` shows a live display.
+
+        Example:
+            print(list(cluster.programs.map("work:square", values=range(100), files=".")))
         """
         labels = {name: choices.pop(name) for name in ("name", "tags") if name in choices}
         program = Program(command=call_command(function), **choices)
@@ -324,7 +356,11 @@ class Programs:
     # -- units of a job ------------------------------------------------------------------------------------------------
 
     def unit(self, job_id: str, number: int) -> Json:
-        """Return one unit of a job. Raises BadArgument if the job has no unit with this number."""
+        """Return one unit of a job. Raises BadArgument if the job has no unit with this number.
+
+        Example:
+            print(cluster.programs.unit(job_id, number=3)["state"])
+        """
         page = self.page(job_id, number, 1, None)
         if not page["units"]:
             raise BadArgument(f"job {job_id} has the units 0..{int(page['total']) - 1}")
@@ -332,8 +368,11 @@ class Programs:
         return row
 
     def units(self, job_id: str, *, state: str | None = None, first: int = 0) -> Iterator[Json]:
-        """Yield the units of a job from number `first` on. `state` selects one state. Pages are requested when
-        needed.
+        """Yield the units of a job from number `first` on. `state` selects one state. Pages are requested when needed.
+
+        Example:
+            for unit in cluster.programs.units(job_id, state="dead"):
+                print(unit["unit"], unit["error"])
         """
         while True:
             rows = self.page(job_id, first, PAGE, state)["units"]
@@ -343,22 +382,41 @@ class Programs:
             first = rows[-1]["unit"] + 1
 
     def describe(self, job_id: str) -> str:
-        """Return the HTML with which notebooks display a job."""
+        """Return the HTML with which notebooks display a job.
+
+        Example:
+            html = cluster.programs.describe(job_id)
+        """
         return Job(self._cluster.job(job_id)).to_html()
 
     def counts(self, job_id: str) -> dict[str, int]:
-        """Return the number of a job's units in each state."""
+        """Return the number of a job's units in each state.
+
+        Example:
+            print(cluster.programs.counts(job_id)["done"])
+        """
         counts: dict[str, int] = self.page(job_id, 0, 1, None)["counts"]
         return counts
 
     def states(self, job_id: str) -> list[tuple[int, int, str]]:
-        """Return the states of a job's units as runs `(lo, hi, state)` of the units `lo` to `hi - 1`."""
+        """Return the states of a job's units as runs `(lo, hi, state)` of the units `lo` to `hi - 1`.
+
+        Example:
+            for lo, hi, state in cluster.programs.states(job_id):
+                print(f"units {lo} to {hi - 1}: {state}")
+        """
         path = f"/api/jobs/{quoted(job_id)}/unit-states"
         runs: list[tuple[int, int, str]] = self._ask(path, job_answers.UnitStates)["runs"]
         return runs
 
     def page(self, job_id: str, first: int, limit: int, state: str | None = None) -> Json:
-        """Return up to `limit` units of a job from number `first` on, as `{total, counts, units}`."""
+        """Return up to `limit` units of a job, as `{total, counts, units}`.
+
+        `first` is the number of the first unit, and `state` selects one state.
+
+        Example:
+            print(cluster.programs.page(job_id, first=0, limit=100)["counts"])
+        """
         query = {"from": first, "limit": limit, "state": state}
         page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", job_answers.Units, **query)
         numbers = [row["unit"] for row in page["units"]]
@@ -367,8 +425,14 @@ class Programs:
         return page
 
     def finished(self, job_id: str, watch: Callable[[Json], None] | None = None) -> Iterator[Json]:
-        """Yield units in order when they are final. Raises JobEnded if the job finishes before the next unit is
-        final. `watch` is called with each new state of the job.
+        """Yield units in order when they are final.
+
+        Raises JobEnded if the job finishes before the next unit is final. `watch` is called with each new state of the
+        job.
+
+        Example:
+            for unit in cluster.programs.finished(job_id):
+                print(unit["unit"], unit["state"])
         """
         first, step = 0, _FIRST_STEP
         while True:
@@ -390,7 +454,12 @@ class Programs:
                 step = min(2 * step, _LONGEST_STEP)
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """Return the JSON value that a unit wrote to the file CLUSTER_RESULT, or None."""
+        """Return the JSON value that the unit `row` wrote to the file CLUSTER_RESULT, or None.
+
+        Example:
+            for unit in cluster.programs.units(job_id):
+                print(cluster.programs.value(unit))
+        """
         if row.get("value") != {"artifact": True}:
             return row.get("value")
         text = self._small(row, f"values/{row['unit']}.json", 2 << 20)
@@ -402,6 +471,10 @@ class Programs:
         """Yield the output of a running unit until the unit finishes. Broken connections are resumed.
 
         `tick` is called when data arrives. It can raise an exception.
+
+        Example:
+            for piece in cluster.programs.follow(job_id, unit=0, tick=lambda: None):
+                print(piece.data.decode(), end="")
         """
         reader, enduring = Reader(), Patience(self._cluster.wait_patience)
         path = f"/api/jobs/{quoted(job_id)}/logs/{unit}/follow"
@@ -426,6 +499,10 @@ class Programs:
 
         The server does not report how much a running unit has written. A runner sends old output as fast as it can, so
         this ends when little has arrived for SETTLE_SECONDS.
+
+        Example:
+            for piece in cluster.programs.current(job_id, unit=0):
+                print(piece.data.decode(), end="")
         """
         reader, began, received = Reader(), time.monotonic(), 0
         path = f"/api/jobs/{quoted(job_id)}/logs/{unit}/follow"
@@ -463,8 +540,12 @@ class Programs:
     def show_rest(self, row: Mapping[str, Any], shown: Shown) -> tuple[bool, int]:
         """Display the stored output of a unit that was not displayed yet.
 
-        Returns True if the displayed output belongs to the same run of the program. Otherwise the stored output was
-        displayed from its start. Also returns the number of bytes that are lost.
+        `row` is the unit, and `shown` is the output that was displayed. Returns True if the displayed output belongs to
+        the same run of the program. Otherwise the stored output was displayed from its start. Also returns the number
+        of bytes that are lost.
+
+        Example:
+            cluster.programs.show_rest(cluster.programs.unit(job_id, 0), Shown(lambda stream, data: print(data)))
         """
         log = self._file(row, f"logs/{row['unit']}")
         if log is None:
@@ -494,9 +575,13 @@ class Programs:
     # -- output files ------------------------------------------------------------------------------------------------
 
     def fetch_unit(self, row: Mapping[str, Any], folder: str | Path, *, replace: bool = False) -> Json:
-        """Download the output files of one unit into a folder. Return `{fetched_files, fetched_bytes}`.
+        """Download the output files of one unit into `folder`. Return `{fetched_files, fetched_bytes}`.
 
-        With `replace`, overwrites existing files, as a local run of the program would.
+        `row` is the unit, as `unit` and `units` return it. With `replace`, overwrites existing files, as a local run of
+        the program would.
+
+        Example:
+            cluster.programs.fetch_unit(cluster.programs.unit(job_id, 0), "results")
         """
         prefix = f"outputs/{row['unit']}/"
         if not row.get("artifact"):
@@ -509,11 +594,14 @@ class Programs:
         )
 
     def fetch(self, job_id: str, folder: str | Path, *, flat: bool = False) -> Json:
-        """Download the output files of all finished units. Return `{units, fetched_files, fetched_bytes}`.
+        """Download the output files of all finished units into `folder`.
 
-        The file `a/b` of unit 3 becomes `3/a/b`. A value that is too large for the list of units becomes
-        `values/3.json`. With `flat`, the file becomes `a/b`. Raises BadArgument if two units have a file of the same
-        name.
+        Return `{units, fetched_files, fetched_bytes}`. The file `a/b` of unit 3 becomes `3/a/b`. A value that is too
+        large for the list of units becomes `values/3.json`. With `flat`, the file becomes `a/b`. Raises BadArgument if
+        two units have a file of the same name.
+
+        Example:
+            print(cluster.programs.fetch(job_id, "results")["fetched_files"])
         """
         total, paths = {"units": 0, "fetched_files": 0, "fetched_bytes": 0}, _Paths(flat=flat)
         for artifact, several in _by_artifact(self.units(job_id)):

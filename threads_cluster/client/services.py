@@ -40,11 +40,16 @@ class Services(Resource):
         requirements: Mapping[str, Any] | None = None,
         **choices: Any,
     ) -> Json:
-        """Create a service, which keeps replicas of an engine running. Return the service.
+        """Create the service `name`, which keeps replicas of an engine running. Return the service.
 
-        `model` is an artifact's ID or name. The default engine depends on the model's files. `choices`: `force` (allow
-        weights that are larger than each runner's memory), `max_concurrent_requests`, `request_timeout_seconds`,
+        `model` is an artifact's ID or name. The default engine depends on the model's files. `parameters` are those of
+        the engine, and `requirements` are the GPUs, CPUs and memory of a replica. `choices`: `force` (allow weights
+        that are larger than each runner's memory), `max_concurrent_requests`, `request_timeout_seconds`,
         `start_timeout_seconds`, `idle_seconds`, `autoscale` (`min`, `max`, `target`), `priority`.
+
+        Example:
+            cluster.services.serve("chat", model="qwen", replicas=2)
+            cluster.services.wait("chat", timeout=600)
         """
         body: Json = {"name": name, **({"engine": engine} if engine else {}), "parameters": dict(parameters or {})}
         body |= {"requirements": dict(requirements or {})}
@@ -54,33 +59,61 @@ class Services(Resource):
         return self._ask("POST", "", service_answers.Service, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> list[Json]:
-        """Return all services sorted by name. The field `running` contains the replicas of a service."""
+        """Return all services sorted by name. The field `running` contains the replicas of a service.
+
+        Example:
+            for service in cluster.services.list(tenant="team-a"):
+                print(service["name"], service["ready"])
+        """
         return self._read_list("services", service_answers.ServiceList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return one service with its specification."""
+        """Return the service `name` with its specification.
+
+        Example:
+            print(cluster.services.get("chat", tenant="team-a")["state"])
+        """
         return self._ask("GET", f"/{_quoted(name)}", service_answers.Service, tenant=tenant)
 
     def scale(self, name: str, replicas: int, *, tenant: str | None = None) -> Json:
-        """Change the number of replicas of a service. A stopped service starts again."""
+        """Change the number of replicas of the service `name`. A stopped service starts again.
+
+        Example:
+            cluster.services.scale("chat", replicas=2, tenant="team-a")
+        """
         path = f"/{_quoted(name)}/scale"
         return self._ask("POST", path, service_answers.Service, body={"replicas": replicas}, tenant=tenant)
 
     def restart(self, name: str, *, tenant: str | None = None) -> Json:
-        """Replace all replicas of a service, one after the other."""
+        """Replace all replicas of the service `name`, one after the other.
+
+        Example:
+            cluster.services.restart("chat", tenant="team-a")
+        """
         return self._ask("POST", f"/{_quoted(name)}/restart", service_answers.Service, tenant=tenant, patience=0)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
-        """Stop all replicas of a service until it is scaled or restarted."""
+        """Stop all replicas of the service `name` until it is scaled or restarted.
+
+        Example:
+            cluster.services.stop("chat", tenant="team-a")
+        """
         return self._ask("POST", f"/{_quoted(name)}/stop", service_answers.Service, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a service. Its replicas stop after they have answered their requests."""
+        """Delete the service `name`. Its replicas stop after they have answered their requests.
+
+        Example:
+            cluster.services.delete("chat", tenant="team-a")
+        """
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
     def engines(self) -> Rows:
-        """Return the engines with `engine`, `summary`, `routes`, `large`, `packages` and `parameters` (a JSON
-        Schema).
+        """Return the engines with `engine`, `summary`, `routes`, `large`, `packages` and `parameters` (a JSON Schema).
+
+        Example:
+            for engine in cluster.services.engines():
+                print(engine["engine"], engine["summary"])
         """
         answer = self._connection.ask(
             "GET", "/api/engines", service_answers.EngineList, patience=self._cluster.patience
@@ -89,22 +122,32 @@ class Services(Resource):
         return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return the address and keys of a service's leading replica. Only Dask services have a leading replica.
+        """Return the address and keys of the leading replica of the service `name`. Only Dask services have one.
 
         The response contains `{job_id, address, port, certificate, private_key}`.
+
+        Example:
+            print(cluster.services.access("dask", tenant="team-a")["address"])
         """
         return self._ask("POST", f"/{_quoted(name)}/access", service_answers.Access, tenant=tenant)
 
     def open(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return a browser link to the page of a service, such as Dask's dashboard, as `{url, seconds}`."""
+        """Return a browser link to the page of the service `name`, such as Dask's dashboard, as `{url, seconds}`.
+
+        Example:
+            print(cluster.services.open("dask", tenant="team-a")["url"])
+        """
         return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
     def deploy(self, /, model_name: str, *, download: bool = False, **how: Any) -> Json:
-        """Serve a model, and return `{deployment_id, status}`. The API describes the arguments: POST
-        /api/llm/models/deploy.
+        """Serve a model, and return `{deployment_id, status}`.
 
-        With `download`, a model ORG/REPO or ORG/REPO/FILE of Hugging Face is downloaded first if the cluster lacks it.
-        The call then waits for the download, and raises the errors of `models.fetch`.
+        `model_name` and `how` are the arguments of `POST /api/llm/models/deploy`. With `download`, a model ORG/REPO or
+        ORG/REPO/FILE of Hugging Face is downloaded first if the cluster lacks it. The call then waits for the download,
+        and raises the errors of `models.fetch`.
+
+        Example:
+            print(cluster.services.deploy("Qwen/Qwen3-0.6B-GGUF", download=True)["deployment_id"])
         """
         if download:
             self._cluster.models.fetch(model_name)
@@ -114,9 +157,13 @@ class Services(Resource):
         return answer
 
     def infer(self, /, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
-        """Let a model continue a text, and return `{text, usage, deployment_id}`.
+        """Let a model continue the text `prompt`, and return `{text, usage, deployment_id}`.
 
-        `how`: `max_tokens`, `temperature`, `stop_sequences`.
+        `how`: `max_tokens`, `temperature`, `stop_sequences`. Fails if the model does not answer within `timeout`
+        seconds.
+
+        Example:
+            print(cluster.services.infer("chat", "Once upon a time", max_tokens=32)["text"])
         """
         path = f"/api/llm/models/{_quoted(deployment_id)}/inference"
         body = {"prompt": prompt, **how}
@@ -126,9 +173,13 @@ class Services(Resource):
         return answer
 
     def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
-        """Yield a service repeatedly until the desired number of replicas is ready.
+        """Yield the service `name` repeatedly until the desired number of replicas is ready.
 
         Raises TimedOut after `timeout` seconds, and Died after three consecutive replica failures.
+
+        Example:
+            for service in cluster.services.follow("chat"):
+                print(service["ready"], service["replicas"])
         """
 
         def read() -> Json:
@@ -146,7 +197,13 @@ class Services(Resource):
         return polled(read, is_done, f"service {name}", timeout)
 
     def wait(self, name: str, timeout: float | None = None) -> Json:
-        """Wait until the desired number of replicas is ready, and return the service. Raises the errors of `follow`."""
+        """Wait until the desired number of replicas of the service `name` is ready, and return the service.
+
+        Raises TimedOut after `timeout` seconds, and Died after three consecutive replica failures.
+
+        Example:
+            cluster.services.wait("chat", timeout=600)
+        """
         *_, row = self.follow(name, timeout)
         return row
 

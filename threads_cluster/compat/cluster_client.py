@@ -43,7 +43,10 @@ class ClusterClient:
     """
 
     def __init__(self, address: str, token: str | None = None, *, cluster: Cluster | None = None) -> None:
-        """Connect to the API at HOST:PORT. The port 9090 is replaced by 3000, because 9090 is for metrics here."""
+        """Connect to the API at the `address` HOST:PORT with a `token`, or use an existing `cluster`.
+
+        The port 9090 is replaced by 3000, because 9090 is for metrics here.
+        """
         host, colon, port = address.rpartition(":")
         self.cluster = cluster or Cluster(f"{host}:{_API_PORT}" if colon and port == _OTHER_PORT else address, token)
 
@@ -54,7 +57,11 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. Submitted jobs continue."""
+        """Close the connection. Submitted jobs continue.
+
+        Example:
+            client.close()
+        """
         self.cluster.close()
 
     def submit_job(
@@ -66,6 +73,9 @@ class ClusterClient:
         the name of a model in the cluster. `input_data` contains `prompt` (a text or a list) and optionally
         `max_tokens` and `temperature`. `gpu_requirements` contains `memory_gb` (GiB per GPU), `compute_capability` and
         `count`; without it, the job runs on CPUs. Raises BadArgument for invalid values.
+
+        Example:
+            job_id = client.submit_job("model.gguf", {"prompt": "once upon", "max_tokens": 32})
         """
         prompts, options = _parse_input(input_data)
         action = {
@@ -82,7 +92,11 @@ class ClusterClient:
         return job
 
     def status(self, job_id: str) -> str:
-        """Return the state of a job: running, waiting, done, failed, cancelling or cancelled."""
+        """Return the state of a job: running, waiting, done, failed, cancelling or cancelled.
+
+        Example:
+            print(client.status(job_id))
+        """
         state: str = self.cluster.workflows.get(job_id)["state"]
         return state
 
@@ -90,6 +104,9 @@ class ClusterClient:
         """Wait until a job ends, and return `{text, prompt}`, or a list of such objects for several prompts.
 
         Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was cancelled.
+
+        Example:
+            print(client.result(job_id, timeout=600)["text"])
         """
         course = self.cluster.workflows.wait(job_id, timeout)
         if course["state"] != "done":
@@ -102,7 +119,11 @@ class ClusterClient:
         return answers[0] if len(answers) == 1 else answers
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job. Its partial output is lost."""
+        """Cancel a job. Its partial output is lost.
+
+        Example:
+            client.cancel(job_id)
+        """
         self.cluster.workflows.cancel(job_id)
 
     def _model(self, path: str | Path) -> str:

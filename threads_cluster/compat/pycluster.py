@@ -96,13 +96,19 @@ class LLMClusterManager:
         """Serve a model, and return `{deployment_id, status}`.
 
         `model_name` is the name of a model in the cluster, or ORG/REPO of Hugging Face. With `download=True`, the
-        cluster downloads the model first. `Cluster.services.deploy` describes the other arguments.
+        cluster downloads the model first. `how` accepts the other arguments of `Cluster.services.deploy`.
+
+        Example:
+            manager.deploy_model("Qwen/Qwen3-0.6B-GGUF", download=True)
         """
         return self.cluster.deploy(model_name, **how)
 
     def inference(self, deployment_id: str, prompt: str, **how: Any) -> Json:
-        """Let a model continue a text, and return `{text, usage, deployment_id}`.
+        """Let a model continue the text `prompt`, and return `{text, usage, deployment_id}`.
 
         `how` accepts `max_tokens`, `temperature` and `stop_sequences`.
+
+        Example:
+            print(manager.inference(deployment_id="qwen", prompt="Once upon a time")["text"])
         """
         return self.cluster.infer(deployment_id, prompt, **how)

@@ -39,13 +39,25 @@ class ClusterExecutor(Executor):
         weakref.finalize(self, self._dispatcher.close).atexit = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ClusterFuture:
-        """Call `fn(*args, **kwargs)` on a runner, and return its future."""
+        """Call `fn(*args, **kwargs)` on a runner, and return its future.
+
+        Example:
+            future = executor.submit(pow, 2, 10)
+            print(future.result(timeout=60))
+        """
         return self._submit(self._encode(fn), _name(fn), args, kwargs)
 
     def submit_for(
         self, future: ClusterFuture, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Make a call whose future was created before, unless the future was cancelled."""
+        """Make the call of a `future` that was created before, unless the future was cancelled.
+
+        `fn`, `args` and `kwargs` are the function and its arguments. Tasks use this method for calls that depend on
+        other calls.
+
+        Example:
+            executor.submit_for(future, pow, (2, 10), {})
+        """
         if not future.cancelled():
             self._submit(self._encode(fn), _name(fn), args, kwargs, future)
 
@@ -73,11 +85,14 @@ class ClusterExecutor(Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[Any]:
-        """Return an iterator over `fn(*values)` for the values of the iterables, in their order.
+        """Return an iterator over the results of `fn` for the values of the iterables, in their order.
 
-        One call computes `chunksize` results. The iterables are read at once, or, with `buffersize`, only so far that
-        at most so many results wait. The iterator raises TimeoutError if a result is not there `timeout` seconds after
-        the call of `map`.
+        `fn` is called with one value of each of the `iterables`. One call computes `chunksize` results. The iterables
+        are read at once, or, with `buffersize`, only so far that at most so many results wait. The iterator raises
+        TimeoutError if a result is not there `timeout` seconds after the call of `map`.
+
+        Example:
+            print(list(executor.map(pow, range(100), [2] * 100, chunksize=10)))
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -114,6 +129,9 @@ class ClusterExecutor(Executor):
         """Accept no further calls. With `cancel_futures`, cancel those that no runner has started.
 
         With `wait`, return when all calls have ended.
+
+        Example:
+            executor.shutdown(cancel_futures=True)
         """
         self._dispatcher.close()
         if cancel_futures:

@@ -18,45 +18,26 @@ _PYTHON = re.compile(r"3\.[0-9]{1,2}")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of an executor. They apply to each call, unless noted otherwise."""
+    """Options of an executor. The docstring of `Cluster.executor` describes them."""
 
-    #: Number of GPUs for exclusive use.
     gpus: int | None = None
-    #: Number of CPUs, in steps of 0.5. The default is the CPUs of one slot of a runner.
     cpus: float | None = None
-    #: Memory in MiB, or a text such as "2 GiB". A call that uses more fails.
     memory: int | str | None = None
-    #: Maximum number of retries of a call that raised an exception or whose process died.
     retries: int | None = None
-    #: Seconds after which a call is stopped and fails.
     timeout: float | None = None
-    #: Labels that a runner must have.
     labels: Sequence[str] = ()
-    #: Name of the host that makes the calls.
     host: str | None = None
-    #: Environment variables.
     env: Mapping[str, str] = field(default_factory=dict)
-    #: Names of the secrets that become environment variables.
     secrets: Sequence[str] = ()
-    #: Priority of the jobs: interactive, high, normal or low.
     priority: str | None = None
-    #: Maximum number of calls of one job that run at the same time.
     max_running: int | None = None
-    #: Tags of the jobs.
     tags: Sequence[str] = ()
-    #: Name of the jobs. The default is the name of the function.
     name: str | None = None
-    #: Folder that the calls get as their working directory. The default is the modules of the project that are loaded.
     files: str | Path | None = None
-    #: Packages that the calls need, or the path of a requirements file. The runner installs them once.
     requirements: Sequence[str] | str | Path | None = None
-    #: Version of Python, such as "3.13". A runner that lacks it fails the calls.
     python: str | None = None
-    #: Accept only values of JSON and NumPy from runners, so that a runner cannot run code in this process.
     safe: bool = False
-    #: Show a live display of the calls, in a terminal or below the cell of a notebook.
     progress: bool = False
-    #: Wait for a runner that could take the calls, instead of failing at once.
     queue: bool = False
 
     def __post_init__(self) -> None:

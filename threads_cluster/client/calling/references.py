@@ -35,6 +35,7 @@ class Reference:
 
     @property
     def location(self) -> Location:
+        """Location of the value in the cluster, for executors."""
         return self._location
 
     @property

@@ -53,14 +53,21 @@ class Task(Generic[P, R]):
         return operator.getitem, ([self._function], 0)  # Runners lack this package
 
     def options(self, **options: Any) -> Task[P, R]:
-        """Return the task with changed options, such as `gpus=1`. The options are those of `Cluster.executor`."""
+        """Return the task with changed options, such as `gpus=1`. The options are those of `Cluster.executor`.
+
+        Example:
+            print(double.options(memory="2 GiB", retries=3).submit(3).result())
+        """
         return Task(self._cluster, self._function, self._options | options)
 
     def submit(self, /, *args: Any, **kwargs: Any) -> ClusterFuture:
-        """Call the function on a runner, and return the future of the call.
+        """Call the function with `args` and `kwargs` on a runner, and return the future of the call.
 
-        Arguments can be futures, also in lists, tuples and dicts. The call then starts when their results are there.
-        If one of them fails or is cancelled, this call fails with CallFailed, whose cause is the error.
+        Arguments can be futures, also in lists, tuples and dicts. The call then starts when their results are there. If
+        one of them fails or is cancelled, this call fails with CallFailed, whose cause is the error.
+
+        Example:
+            print(double.submit(double.submit(3)).result())  # 12
         """
         executor = self._cluster.task_executors.get(self._options)
         needed = list(dict.fromkeys(_futures_in([args, kwargs])))
@@ -71,7 +78,10 @@ class Task(Generic[P, R]):
     def map(self, /, *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1) -> Iterator[R]:
         """Call the function on runners, once for each value, and return an iterator over the results in order.
 
-        See `ClusterExecutor.map` for the arguments.
+        `iterables`, `timeout` and `chunksize` are the arguments of `ClusterExecutor.map`.
+
+        Example:
+            print(list(double.map(range(100), chunksize=10)))
         """
         executor = self._cluster.task_executors.get(self._options)
         return executor.map(self._function, *iterables, timeout=timeout, chunksize=chunksize)
@@ -161,7 +171,7 @@ def _resolve(value: Any) -> Any:
 
 
 def as_completed(several: Iterable[F], timeout: float | None = None) -> Completions[F]:
-    """Return the futures in the order in which they end, for `for` and for `async for`.
+    """Return several futures in the order in which they end, for `for` and for `async for`.
 
         for future in as_completed(double.submit(number) for number in range(10)):
             print(future.result())
