@@ -697,6 +697,15 @@ def test_logs_of_several_units_say_whose_they_are(fake: Ran, run: Run) -> None:
     assert ran.code == 2 and b"unit 1 is waiting" in ran.err and b"cluster logs j1 -f --unit 1" in ran.err
 
 
+def test_logs_whose_artifact_was_deleted_do_not_hide_others(fake: Ran, run: Run) -> None:
+    fake.units(unit(artifact="a" * 64), unit("done", 1, artifact=fake.keeps(logs__1=b"one\n")))
+    gone = {"title": "Not Found", "status": 404, "detail": "artifact a does not exist", "field": "artifact"}
+    fake.on("GET", f"/api/artifacts/{'a' * 64}/manifest", httpx.Response(404, json=gone))
+    ran = run("logs", "j1")
+    assert ran.code == 0 and ran.out == b"==> unit 0 <==\n==> unit 1 <==\none\n"
+    assert b"the output of unit 0 does not exist any more" in ran.err
+
+
 def falls_silent(*parts: str) -> Callable[[httpx.Request], httpx.Response]:
     """Return a reply that streams these events and then nothing until the client gives up."""
 

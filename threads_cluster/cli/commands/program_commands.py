@@ -471,7 +471,7 @@ def logs(
     try:
         if not follow:
             _require_log(session, job_id, unit or 0)
-        running.print_log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
+        _print_log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
     except KeyboardInterrupt:
         raise running.StoppedWaiting(f"the job keeps running; stop it with: cluster cancel {job_id}") from None
 
@@ -484,16 +484,26 @@ def _print_process_log(name: str, *, follow: bool) -> NoReturn:
     installation.run_server_command("logs", [*names, *(["-f"] if follow else [])], installs=False)
 
 
-def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:
+def _print_log(session: Session, job_id: str, unit: int, stream: str | None, *, follow: bool, raw: bool) -> None:
+    """Print the output of a unit. Its artifact can be deleted: a client deletes it after reading a large result."""
     from threads_cluster.cli import running
 
+    try:
+        running.print_log(session, job_id, unit, stream, follow=follow, raw=raw)
+    except errors.ApiError as error:
+        if error.field != "artifact":
+            raise
+        show.say(f"the output of unit {unit} does not exist any more, because the artifact with its files was deleted")
+
+
+def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:
     none, live = True, 0
     for row in session.cluster.programs.units(job_id):
         live += row["state"] == "running"
         if row.get("artifact") or (row["state"] == "running" and live <= _LIVE):
             none = False
             show.line(f"==> unit {row['unit']} <==")
-            running.print_log(session, job_id, row["unit"], stream, follow=False, raw=raw)
+            _print_log(session, job_id, row["unit"], stream, follow=False, raw=raw)
     if live > _LIVE:
         show.say(f"{live - _LIVE} more units are running; print one with: cluster logs {job_id} --unit NUMBER")
     if none:
