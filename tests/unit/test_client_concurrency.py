@@ -32,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.ports.append(self.client_address[1])
-        if self.path.endswith("/events"):
+        if self.path.partition("?")[0].endswith("/events"):
             self._stream()
             return
         version = self.path.rpartition("=")[2] if "=" in self.path else "1"
@@ -71,6 +71,18 @@ def url() -> Iterator[str]:
         Handler.proceed.set()
         server.shutdown()
         thread.join()
+
+
+def test_closing_a_client_ends_the_thread_that_reads_events(url: str) -> None:
+    cluster, has_read, earlier = Cluster(url, ""), threading.Event(), set(threading.enumerate())
+    cluster.watcher.add("j", lambda state: has_read.set())
+    cluster.watcher.enter()
+    [thread] = [each for each in set(threading.enumerate()) - earlier if each.name == "cluster-watcher"]
+    assert has_read.wait(20)
+    cluster.watcher.leave()
+    cluster.close()
+    thread.join(10)  # The server keeps the stream open for longer
+    assert not thread.is_alive()
 
 
 def in_child(work: Callable[[], Any]) -> Any:

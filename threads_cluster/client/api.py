@@ -269,7 +269,7 @@ class Cluster:
             self.task_executors.close()
         if "values" in self.__dict__:
             self.values.close()
-        self.connection.http.close()
+        self.connection.close()
 
     def submit(
         self,

@@ -6,13 +6,14 @@ import json
 import os
 import random
 import re
+import socket
 import ssl
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -143,10 +144,21 @@ class Connection:
         self._headers = dict(self.http.headers)
         self.has_user = bool(stated.userinfo)
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
+        self._streams: set[httpx.Response] = set()
         _connections.add(self)
+
+    def close(self) -> None:
+        """Close all connections. Other threads that read event streams notice it at once."""
+        for answer in list(self._streams):
+            network = answer.extensions.get("network_stream")
+            if opened := network and network.get_extra_info("socket"):
+                with suppress(OSError):  # The server has closed it
+                    socket.socket.shutdown(opened, socket.SHUT_RDWR)
+        self.http.close()
 
     def reopen(self) -> None:
         """Replace the sockets in a forked process, because the parent process continues to use them."""
+        self._streams = set()
         if not self.http.is_closed:
             self._transport = self._transports(self._trusted)
             old = self.http
@@ -261,6 +273,8 @@ class Connection:
             if not kind.startswith("text/event-stream"):
                 raise UnexpectedAnswer(self.url, f"the response is not an event stream but {kind or 'without a type'}")
             self.answered = True
+            self._streams.add(answer)
+            opening.callback(self._streams.discard, answer)
             yield _of_this_process(bodies.unpacked(answer))
 
     @contextmanager
