@@ -126,6 +126,15 @@ def test_a_value_is_uploaded_once_for_all_calls(cluster: Cluster, executor: Clus
     assert fake.uploaded.count(array.nbytes) == 1
 
 
+def test_an_option_limits_the_arguments_that_travel_in_the_job(cluster: Cluster, fake: Calling) -> None:
+    fake.uploaded.clear()
+    with cluster.executor(inline_bytes=100) as executor:
+        assert [executor.submit(len, "x" * length).result() for length in (10, 1000)] == [10, 1000]
+    assert max(fake.uploaded) > 1000
+    with pytest.raises(BadArgument, match="must be 0 to 65536"):
+        cluster.executor(inline_bytes=1 << 20)
+
+
 def test_an_array_is_not_copied_into_the_pickle(cluster: Cluster) -> None:
     array = np.arange(LARGE)
     stream = cluster.values.encode((array,))

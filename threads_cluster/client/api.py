@@ -477,6 +477,8 @@ class Cluster:
         - `queue`: wait for a runner that could take the calls, instead of failing with NoRunner.
         - `progress`: show a live display of the calls.
         - `safe`: accept only values of JSON and NumPy from runners, so that they cannot run code in this process.
+        - `inline_bytes`: maximum size in bytes of the pickled arguments of a call that travel in its job, at most 64
+          KiB. Larger ones travel as files.
 
         Example:
             with cluster.executor(memory="2 GiB", retries=1) as executor:

@@ -34,7 +34,9 @@ class ClusterExecutor(Executor):
 
     def __init__(self, cluster: Cluster, **options: Any) -> None:
         """Prepare an executor with the fields of `Options`. Raises BadArgument if an option is invalid."""
-        self._dispatcher, self._values = Dispatcher(cluster, Options(**options)), cluster.values
+        chosen = Options(**options)
+        self._dispatcher, self._values = Dispatcher(cluster, chosen), cluster.values
+        self._inline_bytes = chosen.inline_bytes
         self.interrupts = self._dispatcher.interrupts
         weakref.finalize(self, self._dispatcher.close).atexit = False
 
@@ -72,7 +74,7 @@ class ClusterExecutor(Executor):
         kwargs: dict[str, Any],
         future: ClusterFuture | None = None,
     ) -> ClusterFuture:
-        arguments = self._values.encode((args, kwargs))
+        arguments = self._values.encode((args, kwargs), self._inline_bytes)
         call = Call(name=name, function=function, arguments=arguments, future=future or ClusterFuture(self.interrupts))
         self._dispatcher.add(call)
         return call.future

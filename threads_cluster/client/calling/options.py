@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from threads_cluster.client.calling.pickling import INLINE_BYTES
 from threads_cluster.client.programs import Program
 from threads_cluster.errors import BadArgument
 
@@ -36,6 +37,7 @@ class Options:
     files: str | Path | None = None
     requirements: Sequence[str] | str | Path | None = None
     python: str | None = None
+    inline_bytes: int = INLINE_BYTES
     safe: bool = False
     progress: bool = False
     queue: bool = False
@@ -45,6 +47,8 @@ class Options:
             raise BadArgument(f"must be a version such as 3.13; got {self.python!r}", "python")
         if self.python is not None and self.requirements is not None:
             raise BadArgument("cannot be combined with requirements, which use the Python of the runner", "python")
+        if not 0 <= self.inline_bytes <= INLINE_BYTES:
+            raise BadArgument(f"must be 0 to {INLINE_BYTES}; got {self.inline_bytes!r}", "inline_bytes")
         if isinstance(self.labels, str):
             raise BadArgument(f"must be a list of texts; got {self.labels!r}", "labels")
         self.program(["true"]).parameters()
