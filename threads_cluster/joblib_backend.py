@@ -11,7 +11,7 @@ Libraries that use joblib, such as scikit-learn, run on the cluster in the same 
 
 from __future__ import annotations
 
-import threading
+import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -62,8 +62,9 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         self._executor: ClusterExecutor | None = None
         self._choices: dict[str, Any] = {}
         self._futures: set[Future[Any]] = set()
-        self._users = 0
-        self._lock = threading.Lock()
+        #: Number of slots of the live runners. None before `configure` and after `terminate`.
+        self._slots: int | None = None
+        self.parallel: Any = None
 
     @property
     def cluster(self) -> Cluster:
@@ -78,20 +79,35 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None:
             n_jobs = self.default_n_jobs
-        return n_jobs if n_jobs > 0 else max(_slots(self.cluster) + 1 + n_jobs, 1)
+        if n_jobs > 0:
+            return n_jobs
+        slots = count_slots(self.cluster) if self._slots is None else self._slots
+        return max(slots + 1 + n_jobs, 1)
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **_ignored: Any) -> int:
         """Prepare for the calls of one `Parallel`. With `n_jobs=1`, they run in this process, as in other backends."""
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
-        self.parallel = parallel
+        if self.parallel is not parallel:
+            raise FallbackToBackend(self._copy(parallel))
+        if n_jobs is None or n_jobs < 0:
+            self._slots = count_slots(self.cluster)
         count = self.effective_n_jobs(n_jobs)
-        with self._lock:
-            self._users += 1
-            if self._executor is None:
-                self._choices = {"max_running": count, "name": "joblib"} | self._options
-                self._executor = self.cluster.executor(**self._choices)
+        self._choices = {"max_running": count, "name": "joblib"} | self._options
+        self._executor = self.cluster.executor(**self._choices)
         return count
+
+    def _copy(self, parallel: Any) -> ClusterBackend:
+        """Return a backend for one `Parallel`, so that its errors do not cancel the calls of others."""
+        backend = type(self)(self.cluster, nesting_level=self.nesting_level, **self._options)
+        backend.parallel = parallel
+        return backend
+
+    def start_call(self) -> None:
+        """Drop the batches that are left of an earlier call which failed. joblib would run them in this call."""
+        with suppress(queue.Empty, AttributeError):  # AttributeError: joblib has renamed it
+            while True:
+                self.parallel._ready_batches.get_nowait()
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
         """Call a batch on a runner, and return its future. `callback` is called with the future at its end."""
@@ -109,25 +125,22 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Cancel all batches that have not ended. The backend accepts further batches if `ensure_ready` is True."""
-        with self._lock:
-            left = tuple(self._futures)
-            self._futures.clear()
-            if self._executor is not None:
-                self._executor.shutdown(wait=False, cancel_futures=True)
-                self._executor = self.cluster.executor(**self._choices) if ensure_ready else None
+        left = tuple(self._futures)
+        self._futures.clear()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = self.cluster.executor(**self._choices) if ensure_ready else None
         _cancel(self.cluster, left)
 
     def terminate(self) -> None:
         """End the calls of one `Parallel`."""
-        with self._lock:
-            self._users = max(self._users - 1, 0)
-            if not self._users and self._executor is not None:
-                self._executor.shutdown(wait=False)
-                self._executor = None
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        self._executor = self._slots = None
         self.reset_batch_stats()
 
 
-def _slots(cluster: Cluster) -> int:
+def count_slots(cluster: Cluster) -> int:
     """Return the number of slots of all live runners."""
     workers = cluster.workers()
     return sum(

@@ -15,6 +15,14 @@ import pytest
 import threads_cluster
 from threads_cluster.joblib_backend import NAME, ClusterBackend
 
+#: Set when the second of two calls of joblib has failed.
+FAILED = threading.Event()
+
+
+def wait_for_failure(n: int) -> int:
+    FAILED.wait(20)
+    return n
+
 
 class Pool(ThreadPoolExecutor):
     """Executor that pickles calls and their values, as the cluster's executor does."""
@@ -35,8 +43,10 @@ class FakeCluster:
     def __init__(self) -> None:
         self.options: list[dict[str, Any]] = []
         self.pools: list[Pool] = []
+        self.counted = 0
 
     def workers(self) -> list[dict[str, Any]]:
+        self.counted += 1
         runner = {"device": "runner", "live": True, "draining": False, "lanes": 2}
         others = [{**runner, "live": False}, {**runner, "draining": True}, {**runner, "device": "cpu"}]
         return [runner, {**runner, "lanes": 3}, *others]
@@ -93,6 +103,40 @@ def test_the_limit_of_running_calls_remains_after_an_error(cluster: FakeCluster)
     with joblib.Parallel(n_jobs=2) as parallel, pytest.raises(ZeroDivisionError):
         parallel(joblib.delayed(divmod)(1, 0) for _ in range(3))
     assert [options["max_running"] for options in cluster.options] == [2, 2]
+
+
+def test_batches_of_a_failed_call_do_not_run_in_the_next_call(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = Pool.submit
+
+    def submit_and_wait(self: Pool, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        future = submit(self, fn, *args, **kwargs)
+        future.exception()  # The first batch fails before joblib submits the second one
+        return future
+
+    monkeypatch.setattr(Pool, "submit", submit_and_wait)
+    with joblib.Parallel(n_jobs=2) as parallel:
+        with pytest.raises(ZeroDivisionError):
+            parallel(joblib.delayed(divmod)(0, 0) for _ in range(2))
+        assert parallel(joblib.delayed(divmod)(1, 1) for _ in range(2)) == [(1, 0)] * 2
+
+
+def test_an_error_does_not_cancel_the_calls_of_another_parallel(cluster: FakeCluster) -> None:
+    with joblib.Parallel(return_as="generator", batch_size=1) as first, joblib.Parallel(n_jobs=2) as second:
+        results = first(joblib.delayed(wait_for_failure)(n) for n in range(30))
+        with pytest.raises(ZeroDivisionError):
+            second(joblib.delayed(divmod)(0, 0) for _ in range(5))
+        FAILED.set()
+        assert list(results) == list(range(30))
+
+
+def test_the_slots_are_counted_once_for_several_calls(cluster: FakeCluster) -> None:
+    with joblib.Parallel() as parallel:
+        for _ in range(3):
+            assert parallel([joblib.delayed(abs)(-1)]) == [1]
+    assert cluster.counted == 1
+    assert joblib.effective_n_jobs() == 5 and cluster.counted == 2
 
 
 def test_nested_calls_run_in_threads_of_the_slot(cluster: FakeCluster) -> None:

@@ -268,6 +268,13 @@ PRIVATE_USES = (
         "0.68.1",
         "Symbols of compiled functions need random ids. numba has no public way to choose them.",
     ),
+    PrivateUse(
+        "threads_cluster/joblib_backend.py",
+        "_ready_batches",
+        "joblib",
+        "1.6.0",
+        "joblib keeps batches of a failed call there and runs them in the next call, with all of its backends.",
+    ),
 )
 #: Names with an underscore that Python's documentation describes.
 DOCUMENTED = frozenset({"_asdict", "_exit", "_fields", "_make", "_replace"})
