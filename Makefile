@@ -184,6 +184,10 @@ join-walk: setup ## join three new machines without a checkout in network namesp
 executor-test: setup ## run CPython's own executor tests with the executor of a cluster (Debian: downloads their package)
 	$(BIN)/python -m tests.integration.executor_walk
 
+.PHONY: joblib-test
+joblib-test: setup ## run joblib's own tests of parallel backends with the backend of a cluster (minutes)
+	$(BIN)/python -m tests.integration.joblib_walk
+
 greedy-equal: setup ## compare the greedy output of llama.cpp and Transformers; ENGINE_PYTHON is a Python with torch and transformers
 	@test -n "$(ENGINE_PYTHON)" || { echo "error: ENGINE_PYTHON is not set; set it to a Python that has torch and transformers" >&2; exit 2; }
 	$(BIN)/python -m tests.greedy_equal --python $(ENGINE_PYTHON)
