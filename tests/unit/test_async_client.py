@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import uuid
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -13,13 +14,25 @@ import pytest
 
 from tests.unit.cluster_fake import Fake, complete, job
 from threads_cluster import AsyncCluster, Cluster, errors
-from threads_cluster.client import artifacts, async_api, models, profiles, programs, services, suspension, workflows
+from threads_cluster.client import (
+    artifacts,
+    async_api,
+    attachments,
+    connection,
+    models,
+    profiles,
+    programs,
+    services,
+    suspension,
+    workflows,
+)
+from threads_protocol.answers import attachments as attachment_answers
 from threads_protocol.answers import fleet, jobs
 
 STATUS = complete(fleet.Status, version="1")
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
-#: Methods that need threads or SSH, or that set callbacks of the `cluster` command.
-ONLY_SYNCHRONOUS = {"attachment", "best_host", "dask", "notify"}
+#: Method whose result, a Dask client, blocks.
+ONLY_SYNCHRONOUS = {"dask"}
 
 
 class Waiting(httpx.AsyncBaseTransport):
@@ -56,11 +69,12 @@ def methods(kind: type) -> set[str]:
         (async_api.AsyncServices, services.Services),
         (async_api.AsyncModels, models.Models),
         (async_api.AsyncData, models.Data),
+        (async_api.AsyncAttachment, attachments.Attachment),
     ],
 )
 def test_both_clients_have_the_same_methods(asynchronous: type, synchronous: type) -> None:
     assert methods(asynchronous) == methods(synchronous) - ONLY_SYNCHRONOUS
-    for name in methods(asynchronous) - {"close", "profile"}:
+    for name in methods(asynchronous) - {"attachment", "close", "profile"}:
         assert inspect.signature(getattr(asynchronous, name)) == inspect.signature(getattr(synchronous, name))
 
 
@@ -227,6 +241,54 @@ def test_a_profile_is_an_asynchronous_context_manager(monkeypatch: pytest.Monkey
 
     asyncio.run(record())
     assert called == ["start noon", "block", "stop noon"]
+
+
+def test_a_shell_uses_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=0))
+    fake, path = Fake(), f"/api/jobs/j1/attachments/{'0' * 32}"
+    entered = complete(attachment_answers.Input, state="running", upto=3)
+
+    async def enter() -> tuple[bool, str]:
+        async with connect(fake) as cluster:
+            fake.on("POST", f"{path}/input", entered)
+            shown = complete(attachment_answers.Output, state="running", chunks=[["o", "aGkK"]], upto=3)
+            fake.on("GET", f"{path}/output", shown)
+            shell = cluster.attachment("j1")
+            written, read = await asyncio.gather(shell.write(b"ls\n"), shell.read(0, 0.0))
+            return written, b"".join(data for _, data in read.pieces).decode()
+
+    assert asyncio.run(enter()) == (True, "hi\n")
+
+
+def test_an_outage_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "NOTICE_SECONDS", 0.0)
+    fake, noticed = Fake(), list[str]()
+    fake.on("GET", "/api/status", STATUS, httpx.ReadError("cut"), STATUS)
+
+    async def call() -> None:
+        async with connect(fake) as cluster:
+            cluster.notify(lambda error: noticed.append(type(error).__name__))
+            await cluster.status()
+            await cluster.status()
+
+    asyncio.run(call())
+    assert noticed == ["Unreachable"]
+
+
+def test_the_best_host_is_chosen_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[tuple[bool, Any]] = []
+
+    def choose(self: Cluster, config: Any = None) -> str:
+        chosen.append((threading.current_thread() is threading.main_thread(), config))
+        return "host-1"
+
+    monkeypatch.setattr(Cluster, "best_host", choose)
+
+    async def call() -> str:
+        async with connect(Fake()) as cluster:
+            return await cluster.best_host("c.yaml")
+
+    assert asyncio.run(call()) == "host-1" and chosen == [(False, "c.yaml")]
 
 
 def test_types_of_coroutines() -> None:

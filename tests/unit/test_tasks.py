@@ -198,6 +198,48 @@ def test_a_task_gets_another_executor_after_a_fork(cluster: Cluster, double: Tas
     assert in_child(lambda: cluster.task_executors.get({}) is not parent)
 
 
+def test_calls_that_wait_at_a_fork_fail_in_the_child_process(
+    cluster: Cluster, double: Task[[int], int], fake: Calling
+) -> None:
+    ended, needed = double.submit(1), futures.Future[int]()
+    ended.result()
+    called: list[object] = []
+    fake.holds = True
+    calls, cancelled = [double.submit(2), double.submit(needed)], double.submit(4)
+    assert cancelled.cancel()
+    try:
+        for call in calls:
+            call.add_done_callback(called.append)
+
+        def read() -> list[Any]:
+            errors = [str(call.exception(5)) for call in as_completed(calls, 5)]
+            return [ended.result(), cancelled.cancelled(), len(called), *errors]
+
+        why = "the result of the call goes to the parent process, because this process was forked from it"
+        assert in_child(read) == [2, True, 0, why, why]
+        assert not any(call.done() for call in calls)
+    finally:
+        fake.holds = False
+        calls[0].cancel()
+        needed.set_result(3)
+    assert calls[1].result(20) == 6
+
+
+def test_a_forked_process_keeps_the_values_of_its_parent() -> None:
+    fake = Calling()  # No thread of another test uses it at the fork
+    with fake.cluster() as cluster:
+        kept = [cluster.put(b"x" * 100_000)]
+
+        def drop_and_close() -> list[str]:
+            kept.clear()
+            cluster.close()
+            return list(fake.artifacts)
+
+        stored = list(fake.artifacts)
+        assert stored and in_child(drop_and_close) == stored
+    assert not fake.artifacts
+
+
 # -- PyCluster ------------------------------------------------------------------------------------------------------
 
 

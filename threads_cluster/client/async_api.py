@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +28,7 @@ from threads_cluster.client import suspension
 from threads_cluster.client.api import Cluster
 from threads_cluster.client.artifacts import Artifacts
 from threads_cluster.client.async_methods import Wrapper, awaited, delegated, iterated
+from threads_cluster.client.attachments import Attachment
 from threads_cluster.client.connection import LIMITS
 from threads_cluster.client.models import Data, Models
 from threads_cluster.client.profiles import Profile, Profiles
@@ -33,6 +36,7 @@ from threads_cluster.client.programs import Programs
 from threads_cluster.client.services import Services
 from threads_cluster.client.suspension import SuspendingTransport
 from threads_cluster.client.workflows import Workflows
+from threads_cluster.errors import ClientError
 
 if TYPE_CHECKING:
     from threads_cluster.client.calling.references import Reference
@@ -168,6 +172,15 @@ class AsyncData(Wrapper):
     delete = awaited(Data.delete)
 
 
+class AsyncAttachment(Wrapper):
+    """Asynchronous version of `Attachment`. Tasks can read and write at the same time."""
+
+    ask = awaited(Attachment.ask)
+    read = awaited(Attachment.read)
+    write = awaited(Attachment.write)
+    leave = awaited(Attachment.leave)
+
+
 class _SuspendingCluster(Cluster):
     """Cluster whose calls suspend the coroutine that runs them."""
 
@@ -179,8 +192,7 @@ class _SuspendingCluster(Cluster):
 class AsyncCluster(Wrapper):
     """Connection to a cluster for asyncio. Use it as an asynchronous context manager, in one event loop.
 
-    Calls fail and are retried as those of `Cluster`. `Cluster` has three more methods: `attachment` and `dask`, which
-    need threads, and `best_host`, which uses SSH.
+    Calls fail and are retried as those of `Cluster`. `Cluster` has one more method, `dask`, whose client blocks.
 
         async with AsyncCluster() as cluster:
             print(await cluster.run(["echo", "hello"]))
@@ -265,6 +277,24 @@ class AsyncCluster(Wrapper):
         """
         return AsyncProfile(self._wrapped.profile(name, **how))
 
+    def attachment(self, job_id: str) -> AsyncAttachment:
+        """Return a shell in a unit of the job `job_id`. Tasks can read its output and send its input at the same time.
+
+        Example:
+            shell = AsyncCluster().attachment(job_id)
+        """
+        return AsyncAttachment(self._wrapped.attachment(job_id, self._wrapped))
+
+    def notify(self, notice: Callable[[ClientError], None], silence: Callable[[float], None] | None = None) -> None:
+        """Set callbacks for outages (`notice`) and late responses, as `Cluster.notify` does.
+
+        With `silence`, each request uses a thread.
+
+        Example:
+            cluster.notify(lambda error: print("retrying:", error))
+        """
+        self._wrapped.notify(notice, silence)
+
     @property
     def submitted(self) -> bool:
         """Return True if this connection has sent a submission, even if it received no response."""
@@ -296,6 +326,14 @@ class AsyncCluster(Wrapper):
             table = await cluster.put(numpy.random.rand(10_000, 1_000))
         """
         return await asyncio.to_thread(self._threaded.put, value)
+
+    async def best_host(self, config: str | Path | None = None) -> str:
+        """Return the name of the least loaded host, as `Cluster.best_host` does with `config`. A thread uses SSH.
+
+        Example:
+            print(await cluster.best_host())
+        """
+        return await asyncio.to_thread(self._threaded.best_host, config)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from threads_cluster.errors import CallFailed
 
 if TYPE_CHECKING:
     from threads_cluster.client.interrupts import CancelOnInterrupt
@@ -28,8 +32,11 @@ class ClusterFuture(Future[Any]):
         self.job_id: str | None = None
         #: Number of the call's unit in its job.
         self.unit = 0
+        #: Result and exception of the call, or None before its end. A forked process reads this without a lock.
+        self._outcome: tuple[Any, BaseException | None] | None = None
         self._changing = threading.RLock()
         self._on_submitted: list[Callable[[ClusterFuture], object]] = []
+        _futures.add(self)
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result in a coroutine. If its task is cancelled, the call is cancelled too."""
@@ -62,6 +69,7 @@ class ClusterFuture(Future[Any]):
             is_cancelled = super().cancel()
             if is_cancelled and not was_cancelled:
                 self.set_running_or_notify_cancel()  # Wakes `wait` and `as_completed`
+                self._outcome = None, CancelledError()
             return is_cancelled
 
     def start(self) -> bool:
@@ -73,6 +81,7 @@ class ClusterFuture(Future[Any]):
         """Set the result or the exception, unless the call was cancelled."""
         if not self.start():
             return
+        self._outcome = value, error
         if error is None:
             self.set_result(value)
         else:
@@ -94,8 +103,36 @@ class ClusterFuture(Future[Any]):
         for function in waiting:
             function(self)
 
+    def disown(self) -> None:
+        """Prepare for use in a forked process. A call that has not ended fails there, and continues for the parent."""
+        super().__init__()  # At the fork, another thread could have held the lock
+        self._changing, self._on_submitted = threading.RLock(), []
+        value, error = self._outcome or (None, _belongs_to_parent())
+        if isinstance(error, CancelledError):
+            self.cancel()
+        else:
+            self.finish(value, error)
+
 
 def count_calls(futures: Iterable[Future[Any]]) -> str:
     """Return the number of calls that have not ended, for people."""
     count = sum(not future.done() for future in list(futures))
     return "1 call" if count == 1 else f"{count:,} calls"
+
+
+def _belongs_to_parent() -> CallFailed:
+    error = CallFailed("the result of the call goes to the parent process, because this process was forked from it")
+    error.next = "make the call again in this process"
+    return error
+
+
+_futures: WeakSet[ClusterFuture] = WeakSet()
+
+
+def _disown_all() -> None:
+    for future in list(_futures):
+        future.disown()
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork
+    os.register_at_fork(after_in_child=_disown_all)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from threads_cluster.client.calling import pickling
 from threads_cluster.client.calling.pickling import INLINE_BYTES, Pickled, Stream
@@ -32,6 +34,11 @@ class ValueStore:
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
+        self.forget()
+        _stores.add(self)
+
+    def forget(self) -> None:
+        """Forget all values. In a forked process, they belong to the parent process."""
         #: Artifacts of values without references, which must be deleted. References are deleted in any thread.
         self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
         #: Artifacts of values that references use.
@@ -165,3 +172,15 @@ def _explained(size: int) -> Iterator[None]:
     except ApiError as error:
         gone = (error.status, error.field) in uploads.GONE
         raise ValueNotStored(size, "its files were deleted; put the value again" if gone else str(error)) from error
+
+
+_stores: WeakSet[ValueStore] = WeakSet()
+
+
+def _forget_all() -> None:
+    for store in list(_stores):
+        store.forget()
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork
+    os.register_at_fork(after_in_child=_forget_all)
