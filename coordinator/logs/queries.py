@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from coordinator.cluster import Cluster
+from coordinator.logs import excerpts
 from coordinator.logs.texts import Stream, Texts
 from jobs import errors
 from jobs.kinds import registry
@@ -44,6 +46,27 @@ def log(
         found = found if found.state else unit(outputs, job_id, number)
         raise errors.NotFound(f"unit {number} {_explain_missing_log(found, job_id, number)}", field="unit")
     return read
+
+
+def search(
+    cluster: Cluster,
+    texts: Texts,
+    job_id: str,
+    first: int,
+    state: str | None,
+    stream: Stream,
+    text: str,
+    lines: int,
+) -> answers.LogExcerpts:
+    """Return lines of the logs of units from number `first` on. Raise NotFound if the job runs no programs."""
+    tenant = unit(cluster.store.outputs, job_id, 0, look=False).tenant
+    page = cluster.queries.jobs.units_page(job_id, first, excerpts.MOST_UNITS, state)["units"]
+    found, count = excerpts.read(texts, tenant, page, stream, text, lines)
+    if count < len(page):
+        following: int | None = page[count]["unit"]
+    else:
+        following = page[-1]["unit"] + 1 if len(page) == excerpts.MOST_UNITS else None
+    return {"units": found, "searched": count, "next": following}
 
 
 def _explain_missing_log(found: UnitState, job_id: str, number: int) -> str:

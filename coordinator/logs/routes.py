@@ -15,10 +15,13 @@ from coordinator.logs import frames, queries
 from coordinator.logs.live import MOST_FOLLOWERS, Live
 from coordinator.logs.texts import Stream
 from coordinator.server import http
+from coordinator.server.http import json_response
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.work.live_output import MOST_FOLLOWED
+from threads_protocol.answers import logs as answers
+from threads_protocol.answers.jobs import UnitStateName
 
 routes = http.router(tag="logs")
 
@@ -39,6 +42,27 @@ _STREAMED: dict[int | str, dict[str, Any]] = {
 }
 _HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+@routes.get("/jobs/{job_id}/logs", **http.describe_response(answers.LogExcerpts))
+async def search_logs(
+    request: Request,
+    job_id: http.JobId,
+    cluster: http.ClusterDep,
+    search: Annotated[str, Query(max_length=200, description="Text of the lines, in any case.")] = "",
+    stream: Annotated[Stream, Query(description="Both streams in order, or only one of them.")] = "all",
+    state: Annotated[UnitStateName | None, Query(description="State of the units.")] = None,
+    first: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First unit.")] = 0,
+    lines: Annotated[int, Query(ge=1, le=1000, description="Maximum number of lines per unit.")] = 20,
+) -> Response:
+    """Search the stored logs of all units, or read the last lines of each log.
+
+    A response covers up to 200 units. To continue, repeat the request with `from` set to `next`.
+    """
+    texts = shared_state(request).texts
+    return json_response(
+        await threads.run(lambda: queries.search(cluster, texts, job_id, first, state, stream, search, lines))
+    )
 
 
 @routes.get("/jobs/{job_id}/logs/{unit}", response_class=Response, responses=_LOG)

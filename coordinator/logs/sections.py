@@ -35,6 +35,11 @@ class Sections:
     def __len__(self) -> int:
         return len(self._starts)
 
+    def has(self, offset: int) -> bool:
+        """Return True if the byte at an offset of the log belongs to the stream."""
+        number = bisect_right(self._starts, offset) - 1
+        return number >= 0 and offset < self._ends[number]
+
     def within(self, start: int, limit: int) -> Iterator[tuple[int, int]]:
         """Yield the log's ranges for up to `limit` bytes of the stream, starting at offset `start`."""
         number = max(0, bisect_right(self._before, start) - 1)

@@ -100,6 +100,12 @@ class Texts:
         pieces = [data for group in groups for data in self._cut(tenant, log, group)]
         return b"".join(pieces), part.bytes
 
+    def stderr(self, tenant: str, artifact: str, unit: int) -> Sections:
+        """Return the ranges of a unit's log that were written to stderr. Raises like `read`."""
+        places = self._places(tenant, artifact)
+        log = places.get(f"{unit}")
+        return self._part(tenant, log, places.get(f"{unit}{LISTS}"), "stderr") if log else Sections()
+
     def _places(self, tenant: str, artifact: str) -> Mapping[str, LogFile]:
         """Return the logs and lists of stderr ranges of an artifact, by name."""
         return self._logs.get((tenant, artifact), lambda: self._read_manifest(tenant, artifact))

@@ -183,6 +183,56 @@ def test_a_log_whose_bytes_the_store_has_lost_is_said(
     assert "has lost the contents" in why_not(reader, status=409)
 
 
+# -- of many units ----------------------------------------------------------------------------------------------------
+
+
+def excerpts(reader: httpx.Client, **asked: Any) -> dict[str, Any]:
+    answer = reader.get("/api/jobs/j/logs", params=asked)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_logs_of_all_units_are_searched_and_show_their_last_lines(
+    served: Served, store: Store, reader: httpx.Client, tmp_path: Path
+) -> None:
+    runner = running(served, store)
+    noise = b"step\n" * 20_000
+    tree = {"logs/3": LOG, "logs/3.streams": json.dumps(STREAMS).encode(), "logs/4": noise + b"ERR last"}
+    left(runner, tmp_path, tree, 3, 4, 5)
+    found = excerpts(reader, search="err")
+    out, err = {"stream": "stdout"}, {"stream": "stderr"}
+    assert [(each["unit"], each["lines"]) for each in found["units"]] == [
+        (3, [err | {"text": "err 1"}]),
+        (4, [out | {"text": "ERR last"}]),
+    ]
+    assert (found["searched"], found["next"]) == (100, None)
+    # Without a text, the answer contains the last lines, and counts earlier ones of the part that was read.
+    [three, four] = excerpts(reader, lines=2)["units"]
+    assert [line["text"] for line in three["lines"]] == ["out 2", "\ufffd\x00end"] and three["omitted"] == 2
+    assert [line["text"] for line in four["lines"]] == ["step", "ERR last"] and four["omitted"] > 10_000
+    assert [each["unit"] for each in excerpts(reader, stream="stderr")["units"]] == [3]
+    assert excerpts(reader, state="dead")["units"] == [] and excerpts(reader, **{"from": 5})["units"] == []
+    assert reader.get("/api/jobs/j/logs", params={"search": "x" * 201}).status_code == 422
+    assert reader.get("/api/jobs/none/logs").status_code == 404
+
+
+def test_a_search_of_many_logs_continues_where_a_request_ended(
+    served: Served, store: Store, reader: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.logs.excerpts.MOST_UNITS", 4)
+    monkeypatch.setattr("coordinator.logs.excerpts.MOST_LINES", 3)
+    runner = running(served, store)
+    left(runner, tmp_path, {f"logs/{unit}": b"a\na\n" for unit in range(10)}, *range(10))
+    units, place, answers = [], 0, 0
+    while place is not None:
+        found = excerpts(reader, search="a", **{"from": place})
+        units += [each["unit"] for each in found["units"]]
+        assert len(found["units"]) <= 2, "no more lines than a response may have, but the last unit is whole"
+        place, answers = found["next"], answers + 1
+        assert answers < 60
+    assert units == list(range(10))
+
+
 # -- live -------------------------------------------------------------------------------------------------------------
 
 

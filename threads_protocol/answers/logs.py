@@ -1,10 +1,11 @@
-"""Types of events in a live log: output, skipped output, and the end of the unit."""
+"""Types of events in a live log: output, skipped output, and the end of the unit. Lines of the logs of many units."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from threads_protocol.answers.fields import Answer, Count, describe
+from threads_protocol.answers.fields import Answer, Count, Many, describe
+from threads_protocol.answers.jobs import UnitState
 
 
 class Output(Answer):
@@ -36,3 +37,25 @@ class End(Answer):
     ]
     exit: Annotated[int | None, describe("Exit code; null if the unit did not run.")]
     bytes: Annotated[Count, describe("Size of the unit's log in bytes; 0 if it has none.")]
+
+
+class LogLine(Answer):
+    stream: Literal["stdout", "stderr"]
+    text: Annotated[str, describe("The line decoded as UTF-8, with replacement characters. Long lines are cut.")]
+
+
+class UnitExcerpt(Answer):
+    """Lines of the log of one unit."""
+
+    unit: Count
+    state: UnitState
+    lines: Many[LogLine]
+    omitted: Annotated[Count, describe("Number of further lines: later matches, or earlier lines without a search.")]
+
+
+class LogExcerpts(Answer):
+    """Lines of the logs of many units, in the order of the units."""
+
+    units: Annotated[Many[UnitExcerpt], describe("Units with at least one line.")]
+    searched: Annotated[Count, describe("Number of units that were read.")]
+    next: Annotated[Count | None, describe("First unit that was not read; null if all units were read.")]
