@@ -4,7 +4,7 @@ import { defineConfig } from "vite";
 const port = process.env.COORDINATOR_PORT ?? "3000";
 
 const SHARED =
-  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|histogram|bins|long-table|visible-rows|follow|picture-export|svg|save-dialog|chart|scale)/;
+  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|histogram|bins|long-table|visible-rows|follow|picture-export|svg|save-dialog|chart|scale|job-actions)/;
 /** Modules that the initially visible parts of the Collatz page share; they are bundled as one script. */
 const NUMBERS = /src\/(density|pages\/collatz)\/(?!classes|trajectory|model\/(coral|palette|inverse))/;
 
@@ -20,7 +20,13 @@ export default defineConfig({
     // Texts of the licenses of all bundled packages. docs/licenses.md links to the file.
     license: { fileName: "licenses.txt" },
     rolldownOptions: {
-      input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html", kinds: "kinds.html" },
+      input: {
+        index: "index.html",
+        collatz: "collatz.html",
+        cluster: "cluster.html",
+        kinds: "kinds.html",
+        job: "job.html",
+      },
       // One script for code shared by pages: on phones, a request costs more than a kilobyte.
       output: {
         codeSplitting: {

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser.conftest import DESKTOP, Open
 from tests.integration.live import Live
 
-PAGES = ("/index.html", "/collatz.html", "/kinds.html", "/cluster.html")
+PAGES = ("/index.html", "/collatz.html", "/job.html", "/cluster.html")
 SECONDS = 8
 #: Returns the time of the first paint, the URLs requested before it, and uncompressed files larger than a packet.
 FIRST_VISIT = """() => {
@@ -50,7 +50,7 @@ def busy(pages: Live) -> Iterator[str]:
     assert pages.wait_for(job, "cancelled")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, "/kinds.html"])
 def test_a_first_visit_takes_six_requests_of_one_origin(browser: Browser, pages: Live, path: str) -> None:
     with browser.new_context(viewport=DESKTOP) as context:
         page = context.new_page()

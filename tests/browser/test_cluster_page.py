@@ -58,17 +58,16 @@ def test_a_job_from_the_form_to_its_result(page: Page, pages: Live) -> None:
     form.get_by_label("number count").fill("1e3")
     shot(page, "new-job-light")
     form.get_by_role("button", name="Submit").click()
-    drawer = page.get_by_role("complementary")
-    expect(drawer.get_by_text("done", exact=True).first).to_be_visible()
+    shown = page.get_by_role("region", name=re.compile("^Job "))
+    expect(shown.get_by_text("done", exact=True).first).to_be_visible()
     # Of all numbers up to 1000, n = 871 has the longest trajectory: 178 steps.
-    expect(drawer.locator(".tree").first).to_contain_text("871")
-    expect(drawer.locator(".tree").first).to_contain_text("178")
-    expect(drawer.get_by_role("heading").first).to_contain_text("Collatz")
-    expect(page).to_have_url(re.compile("job="))
+    expect(shown.locator(".figures")).to_contain_text("871")
+    expect(shown.locator(".figures")).to_contain_text("178")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Collatz")
     job = page.url.split("job=")[1].split("&")[0]
     assert pages.job(job)["parameters"]["number_count"] == 1000
-    expect(drawer.get_by_role("link", name="Open in Collatz")).to_have_attribute("href", f"/collatz.html#job={job}")
-    shot(page, "drawer-done-light")
+    expect(shown.get_by_role("link", name="Open in Collatz")).to_have_attribute("href", f"/collatz.html#job={job}")
+    shot(page, "job-done-light")
 
 
 def test_what_the_api_refuses_stands_at_its_field(page: Page) -> None:
@@ -115,15 +114,14 @@ def test_progress_is_live_and_cancel_is_honest(page: Page, pages: Live, long_job
     expect(bar).to_have_attribute("aria-valuenow", re.compile(r"\d+"))
     expect(row(page, long_job).locator(".col-rate")).to_contain_text(re.compile(r"\d"))
     row(page, long_job).locator(".opens").click()
-    drawer = page.get_by_role("complementary")
-    ran = drawer.locator("dt", has_text=re.compile("^ran$")).locator("xpath=following-sibling::dd[1]")
+    shown = page.get_by_role("region", name=f"Job {long_job}")
+    ran = shown.locator("dt", has_text=re.compile("^ran$")).locator("xpath=following-sibling::dd[1]")
     before = ran.inner_text()
     expect(ran).not_to_have_text(before)
-    drawer.get_by_role("button", name="Cancel").first.click()
-    page.get_by_role("dialog", name=re.compile("Cancel job")).get_by_role("button", name="Cancel").click()
-    expect(row(page, long_job)).to_contain_text("cancelled")
+    shown.get_by_role("button", name="Cancel").first.click()
+    page.get_by_role("dialog", name=re.compile("Cancel job")).get_by_role("button", name="Cancel job").click()
     for state in ("cancelling", "cancelled"):
-        expect(drawer.get_by_role("list", name="Events of this job")).to_contain_text(state)
+        expect(shown.get_by_role("list", name="Events of this job")).to_contain_text(state)
     assert pages.job(long_job)["state"] == "cancelled"
 
 
@@ -171,10 +169,11 @@ def test_the_page_comes_back_through_502(page: Page, pages: Live) -> None:
 
 
 def test_an_empty_and_an_unknown_job_say_so(page: Page) -> None:
-    page.goto(page.url.split("#")[0] + "#tab=jobs&job=ffffffffffffffff&filter=id:zzzz")
-    page.reload()
-    expect(page.get_by_role("complementary")).to_contain_text("no job ffffffffffffffff")
+    page.goto(page.url.split("#")[0] + "#tab=jobs&filter=id:zzzz")
     expect(page.get_by_role("heading", name="No job matches the filter")).to_be_visible()
+    # A link to a job in the list, as in earlier versions, opens the job's page.
+    page.goto(page.url.split("#")[0] + "#tab=jobs&job=ffffffffffffffff")
+    expect(page.get_by_role("alert")).to_contain_text("Job ffffffffffffffff does not exist")
     shot(page, "unknown-job-light")
 
 
@@ -187,17 +186,18 @@ def test_everything_by_keys_alone(page: Page, pages: Live) -> None:
     expect(page.locator("tbody tr")).to_have_count(1)
     page.keyboard.press("Enter")
     focused_row(page, done)
-    expect(page.get_by_role("complementary")).to_be_hidden()
     page.keyboard.press("x")
     expect(page.get_by_text("1 selected")).to_be_visible()
     page.keyboard.press("x")
     expect(page.get_by_text("1 selected")).to_be_hidden()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("complementary", name=f"Job {done}")).to_be_visible()
-    expect(page).to_have_url(re.compile(f"job={done}"))
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("complementary")).to_be_hidden()
-    focused_row(page, done)
+    expect(page.get_by_role("region", name=f"Job {done}")).to_be_visible()
+    page.keyboard.press("4")
+    expect(page.get_by_role("tab", name="Result")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("[")
+    expect(page).to_have_url(re.compile(f"job={done}&tab=units"))
+    page.keyboard.press("J")
+    expect(page.locator("#panel-jobs")).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("next job")
     shot(page, "keys-light")
@@ -261,8 +261,8 @@ def test_a_failed_job_says_why_and_raises_an_alert(page: Page, pages: Live) -> N
     assert why
     expect(row(page, job)).to_contain_text(why)
     row(page, job).locator(".opens").click()
-    expect(page.get_by_role("complementary").get_by_role("alert")).to_contain_text(why)
-    shot(page, "drawer-failed-light")
+    expect(page.get_by_role("region", name=f"Job {job}").get_by_role("alert")).to_contain_text(why)
+    shot(page, "job-failed-light")
     go(page, "monitoring")
     expect(row(page, "jobs-failed/faulty")).to_contain_text("firing")
     expect(page.get_by_role("navigation").get_by_role("link", name="Monitoring")).to_contain_text("1 firing")
@@ -415,10 +415,10 @@ def test_every_tab_is_whole_and_accessible(open_page: Open, pages: Live, long_jo
         whole(page, tab, width)
     go(page, "jobs")
     row(page, long_job).locator(".opens").click()
-    expect(page.get_by_role("complementary").get_by_text("running").first).to_be_visible()
-    whole(page, "drawer", width)
-    page.get_by_role("complementary").get_by_role("button", name="Submit again").click()
-    expect(page.get_by_role("dialog").get_by_label("start number")).to_have_value(str(LONG["start_number"]))
+    expect(page.get_by_role("region", name=f"Job {long_job}").get_by_text("running").first).to_be_visible()
+    whole(page, "job", width)
+    page.get_by_role("link", name="Edit and rerun").click()
+    expect(page.get_by_label("start number")).to_have_value(str(LONG["start_number"]))
     whole(page, "form", width)
 
 

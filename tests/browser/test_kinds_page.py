@@ -45,7 +45,7 @@ def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open,
     new.get_by_label("cpu seconds per unit").fill("0.03")
     new.get_by_role("button", name="Submit").click()
     job = page.get_by_role("region", name=re.compile("^Job "))
-    expect(job.get_by_text("running", exact=True)).to_be_visible()
+    expect(job.get_by_text("running", exact=True).first).to_be_visible()
     # The page shows live progress, the rate and the remaining time.
     bar = job.get_by_role("progressbar")
     until(lambda: int(bar.get_attribute("aria-valuenow") or 0) > 0)
@@ -54,11 +54,12 @@ def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open,
     # Pause the job, so that it does not finish before the next check.
     name = (job.get_attribute("aria-label") or "").removeprefix("Job ")
     assert pages.post(f"/api/jobs/{name}/pause").is_success
-    job.get_by_role("button", name="Show the result so far").click()
-    expect(job.get_by_role("heading", name="Result so far")).to_be_visible()
+    page.get_by_role("tab", name="Result").click()
+    job.get_by_role("button", name="Show partial result").click()
+    expect(job.get_by_role("heading", name="Partial result")).to_be_visible()
     shot(page, "kind-running-light-desktop")
     assert pages.post(f"/api/jobs/{name}/resume").is_success
-    expect(job.get_by_text("done", exact=True)).to_be_visible(timeout=150_000)
+    expect(job.get_by_text("done", exact=True).first).to_be_visible(timeout=150_000)
     expect(job.get_by_role("heading", name="Result", exact=True)).to_be_visible()
     expect(job.locator(".figures")).to_contain_text(re.compile(r"sum\s*124.750"))
     job.get_by_role("button", name="Copy as JSON").click()
@@ -69,12 +70,13 @@ def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open,
 
 def test_a_job_is_cancelled_and_its_parameters_go_back_into_the_form(open_page: Open, pages: Live) -> None:
     made = pages.submit("paced", {"units": 100_000, "cpu_seconds_per_unit": 0.5})
-    page = open_page(f"/kinds.html#job={made}")
+    page = open_page(f"/job.html#job={made}")
     job = page.get_by_role("region", name=f"Job {made}")
-    expect(job.get_by_text("running", exact=True)).to_be_visible()
+    expect(job.get_by_text("running", exact=True).first).to_be_visible()
     job.get_by_role("button", name="Cancel").click()
-    expect(job.get_by_text("cancelled", exact=True)).to_be_visible()
-    job.get_by_role("button", name="Copy into the form").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel job").click()
+    expect(job.get_by_text("cancelled", exact=True).first).to_be_visible()
+    job.get_by_role("link", name="Edit and rerun").click()
     expect(form(page).get_by_label("units", exact=True)).to_have_value("100000")
     # The URL contains the form's values, so that users can share it.
     expect(page).to_have_url(re.compile("set=units:100000"))
@@ -105,20 +107,16 @@ def test_what_the_api_refuses_stands_at_its_field(open_page: Open) -> None:
 def test_a_failed_job_says_why(open_page: Open, pages: Live) -> None:
     failed = pages.submit("faulty", {"units": 5, "fault": "raise", "at": 3})
     pages.wait_for(failed, "failed", 60)
-    page = open_page(f"/kinds.html#kind=faulty&job={failed}")
+    page = open_page(f"/job.html#job={failed}")
     job = page.get_by_role("region", name=f"Job {failed}")
     expect(job.get_by_role("alert")).to_contain_text(pages.job(failed)["error"])
     expect(job.get_by_role("button", name="Retry")).to_be_visible()
-    page.goto(page.url.split("#")[0] + "#job=ffffffffffffffff")
-    page.reload()
-    expect(page.get_by_role("alert")).to_contain_text("no job ffffffffffffffff")
 
 
 def test_a_result_has_tables_and_a_histogram_where_it_says_so(open_page: Open, pages: Live, tmp_path: Path) -> None:
-    """The generic page also shows kinds that have their own page."""
     made = pages.submit("collatz", {"start_number": 1, "number_count": 1000})
     result = pages.result(made)
-    page = open_page(f"/kinds.html#kind=collatz&job={made}")
+    page = open_page(f"/job.html#job={made}&tab=result")
     job = page.get_by_role("region", name=f"Job {made}")
     expect(job.locator(".figures")).to_contain_text(re.compile(r"at n\s*871"))
     picture = job.locator("figure", has_text="delay histogram").get_by_role("img")
@@ -134,21 +132,16 @@ def test_a_result_has_tables_and_a_histogram_where_it_says_so(open_page: Open, p
     expect(job.get_by_role("link", name="Open in Collatz")).to_have_attribute("href", f"/collatz.html#job={made}")
 
 
-def test_the_job_list_of_the_cluster_page_leads_here(page: Page, pages: Live) -> None:
-    made = pages.submit("paced", {"units": 3})
-    page.goto(f"{pages.url()}/cluster.html#tab=jobs&job={made}")
-    page.get_by_role("complementary").get_by_role("link", name="Open in Run").click()
-    expect(page.get_by_role("region", name=f"Job {made}")).to_be_visible()
-    expect(page.get_by_role("heading", name="paced", exact=True)).to_be_visible()
-
-
 @pytest.mark.parametrize("width", ["desktop", "phone"])
 def test_the_page_is_whole_and_accessible(open_page: Open, pages: Live, width: str) -> None:
     options = {"viewport": PHONE, "has_touch": True} if width == "phone" else {}
     made = pages.submit("thread", {"thread_count": 20, "max_depth": 3, "replicas": 8, "cores": [2, 4], "seed": 1})
     pages.result(made)
-    page = open_page(f"/kinds.html#kind=thread&job={made}", **options)
+    page = open_page(f"/job.html#job={made}&tab=result", **options)
     expect(page.locator(".figures")).to_contain_text("mean speedup")
+    whole(page, f"result-{width}")
+    page.get_by_role("link", name="Edit and rerun").click()
+    expect(form(page).get_by_label("max depth")).to_have_value("3")
     whole(page, f"kind-{width}")
     page.keyboard.press("Shift+L")
     expect(page.get_by_role("heading", name="Run a job")).to_be_visible()

@@ -14,7 +14,7 @@ from jobs.kinds.command.parameters import Parameters
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.browser.programs import JOB, Programs, served
 
-ADDRESS = f"/kinds.html#kind=command&job={JOB}"
+ADDRESS = f"/job.html#job={JOB}&tab=units"
 ARTIFACT = {
     "artifact_id": "4f0c7be1a1a3" + "0" * 52,
     "tenant": "default",
@@ -57,7 +57,7 @@ def test_ten_thousand_units_are_seen_by_pointer_and_keys_and_one_log_has_nine_me
     page = open_address(url + ADDRESS)
     grid = page.get_by_role("slider", name=f"Units of job {JOB}")
     shown = page.get_by_role("group", name="Units shown")
-    expect(shown.get_by_role("button", name="dead")).to_contain_text("1")
+    expect(shown.get_by_role("button", name="failed")).to_contain_text("1")
     # The grid follows the events of the job.
     programs.set("running", *range(5000, 5008))
     programs.set("done", 6000)
@@ -67,7 +67,7 @@ def test_ten_thousand_units_are_seen_by_pointer_and_keys_and_one_log_has_nine_me
     grid.focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    expect(grid).to_have_attribute("aria-valuetext", re.compile("unit 3: dead, timeout, exit 137, .* on runner-1"))
+    expect(grid).to_have_attribute("aria-valuetext", re.compile("unit 3: failed, timeout, exit 137, .* on runner-1"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("region", name="Unit 3")).to_contain_text("SIGKILL after 10 s of grace")
     # The log has more than nine million bytes. The page contains only the visible lines, without escape sequences.
@@ -84,7 +84,7 @@ def test_ten_thousand_units_are_seen_by_pointer_and_keys_and_one_log_has_nine_me
     expect(table.get_by_role("table")).to_have_attribute("aria-rowcount", "1001")
     page.get_by_role("button", name=re.compile("^Next 1.000$")).click()
     expect(table).to_contain_text(re.compile("1.000"))
-    shown.get_by_role("button", name="dead").click()
+    shown.get_by_role("button", name="failed").click()
     expect(table.get_by_role("table")).to_have_attribute("aria-rowcount", "2")
     expect(page).to_have_url(re.compile("unit=3&units=dead"))
 
@@ -111,7 +111,7 @@ def test_the_form_of_a_program_and_its_log_while_it_runs(open_address: Open, ser
     programs.set("running", 0)
     programs.live[0] = [("stdout", b"epoch 1\n"), ("stderr", b"slow disk\n")]
     form.get_by_role("button", name="Submit").click()
-    expect(page.get_by_role("complementary")).to_contain_text(JOB)
+    expect(page.get_by_role("region", name=f"Job {JOB}")).to_be_visible()
     sent = programs.submitted[-1]
     assert sent["type"] == "command" and "device" not in sent
     assert json.loads(json.dumps(sent["parameters"])) == {
@@ -121,7 +121,7 @@ def test_the_form_of_a_program_and_its_log_while_it_runs(open_address: Open, ser
         "files": ARTIFACT["artifact_id"],
         "requirements": {"gpus": 2},
     }
-    page.get_by_role("link", name="Open in Run").click()
+    page.get_by_role("tab", name="Units").click()
     page.get_by_role("button", name="Log of unit 0").click()
     expect(page.get_by_role("log")).to_contain_text("slow disk")
     programs.live[0].append(("stdout", b"epoch 2\n"))

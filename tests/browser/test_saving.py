@@ -17,7 +17,7 @@ def page(open_page: Open, pages: Live) -> Page:
     """Open a job whose result has a histogram."""
     job = pages.submit("collatz", {"start_number": 1, "number_count": 1000})
     pages.wait_for(job, "done")
-    return open_page(f"/kinds.html#kind=collatz&job={job}")
+    return open_page(f"/job.html#job={job}&tab=result")
 
 
 def test_a_histogram_is_saved_as_pixels_and_as_lines(page: Page) -> None:

@@ -117,7 +117,7 @@ def kinds(browser: Browser, live: Live) -> None:
     job = live.submit("collatz", {"start_number": 1, "number_count": 10**8})
     live.wait_for(job, "done", 60)
     for theme in THEMES:
-        page = opened(browser, f"{live.url()}/kinds.html#kind=collatz&job={job}", theme)
+        page = opened(browser, f"{live.url()}/job.html#job={job}&tab=result", theme)
         page.locator(".histogram").first.wait_for()
         keep(page, "kinds", theme)
 

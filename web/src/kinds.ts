@@ -1,10 +1,10 @@
 /**
- * The table of job kinds for all pages. A kind without an entry gets the generic page (pages/kinds) with a form for all
- * parameters, and its result as tables.
+ * The table of job kinds for all pages. A kind without an entry gets a form for all parameters on the page Run
+ * (pages/kinds). The page of its jobs (pages/job) shows the result as tables.
  */
 
 export interface KindEntry {
-  /** Page for the kind's jobs; the generic page if absent. */
+  /** Page with pictures of the kind's jobs, in addition to the page of each job. */
   page?: PageEntry;
   /**
    * True if the kind's units run programs. Each unit then has a state, an exit code and a log. The form has extra
@@ -115,22 +115,22 @@ export function isListed(kind: string): boolean {
   return !KINDS[kind]?.isInternal;
 }
 
-/** Return the page of a kind, or the generic page. */
-export function pageOf(kind: string): PageEntry {
-  return KINDS[kind]?.page ?? GENERIC;
+/** Return the URL of a job's page. */
+export function jobAddress(job: string): string {
+  return `/job.html#job=${encodeURIComponent(job)}`;
 }
 
-/** Return the URL of a job on the page of its kind. */
-export function addressOf(kind: string, job: string, page: PageEntry = pageOf(kind)): string {
-  return page === GENERIC ? genericAddress(kind, job) : `${page.address}#job=${job}`;
+/** Return the URL of a kind's form; with a job, the form contains the job's parameters. */
+export function formAddress(kind: string, job = ""): string {
+  return `${GENERIC.address}#kind=${encodeURIComponent(kind)}${job && `&copy=${encodeURIComponent(job)}`}`;
 }
 
-/** Return the URL of a kind's form, or of one of its jobs, on the generic page. */
-export function genericAddress(kind: string, job = ""): string {
-  return `${GENERIC.address}#kind=${encodeURIComponent(kind)}${job ? `&job=${job}` : ""}`;
+/** Return the URL of the list of jobs that match a filter. */
+export function jobListAddress(filter: string): string {
+  return `${CLUSTER}#tab=jobs&filter=${encodeURIComponent(filter)}`;
 }
 
-/** Return the URL of the job list, or of one job in it. */
-export function clusterAddress(job = ""): string {
-  return `${CLUSTER}#tab=jobs${job ? `&job=${job}` : ""}`;
+/** Return the URL of a workflow. */
+export function workflowAddress(id: string): string {
+  return `${CLUSTER}#tab=workflows&workflow=${id}`;
 }

@@ -37,7 +37,7 @@ test("each item has one action, which opens what it is about", () => {
   expect(list(failed, workflows, services).map(({ action, address }) => [action, address])).toEqual([
     ["Review", "/cluster.html#tab=workflows&workflow=w1"],
     ["Open service", "#tab=services&service=chat"],
-    ["Open log", "/kinds.html#kind=command&job=1"],
-    ["Open job", "/collatz.html#job=2"],
+    ["Open log", "/job.html#job=1"],
+    ["Open job", "/job.html#job=2"],
   ]);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { valueAt, convertResult } from "../src/pages/kinds/model/result-view";
+import { valueAt, convertResult } from "../src/pages/job/model/result-view";
 
 describe("a result of any shape", () => {
   it("has single values as figures, named by their path", () => {

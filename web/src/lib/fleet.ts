@@ -26,6 +26,12 @@ export interface LiveEvent {
   total?: number | string;
 }
 
+/** Describe an event in words, without its subject. */
+export function describeEvent({ job, type, state, error }: LiveEvent): string {
+  if (!job) return type === "worker" || type === "workflow" ? (state ?? "") : type;
+  return `${type}${error ? `: ${error}` : ""}`;
+}
+
 /** A queue, with the time of its last update on this machine's clock in ms since 1970. */
 export type ReceivedQueue = Queue & { receivedAt?: number };
 

@@ -5,6 +5,8 @@ import { deleteResource, get, post, Problem, type Job, type Kind, type Result, t
 import { storeJob, connection, missingJobs, keepJob, forgetJob, snapshot } from "./live";
 
 export interface SubmitOptions {
+  name?: string;
+  tags?: readonly string[];
   priority?: "high" | "normal" | "low";
   device?: "gpu" | "cpu" | "any";
   gpu_preferred?: boolean;

@@ -3,10 +3,12 @@
 import type { Draft } from "./draft";
 
 /** Return the body of POST /api/submit for a draft, without default values. */
-export function createSubmission({ kind, parameters, priority, device }: Draft): Submission {
+export function createSubmission({ kind, name, tags, parameters, priority, device }: Draft): Submission {
   return {
     type: kind,
     parameters,
+    ...(name ? { name } : {}),
+    ...(tags.length ? { tags } : {}),
     ...(priority === "normal" ? {} : { priority }),
     ...(device === "any" ? {} : { device }),
   };
@@ -15,12 +17,10 @@ export function createSubmission({ kind, parameters, priority, device }: Draft):
 export interface Submission {
   type: string;
   parameters: Record<string, unknown>;
+  name?: string;
+  tags?: readonly string[];
   priority?: string;
   device?: string;
-}
-
-function requestBody({ type, parameters, priority, device }: Submission): Record<string, unknown> {
-  return { type, parameters, ...(priority ? { priority } : {}), ...(device ? { device } : {}) };
 }
 
 /** Quote a text for a shell. */
@@ -32,7 +32,7 @@ export function formatCurl(submission: Submission, origin: string, withToken: bo
   const token = withToken ? ` \\\n  -H "Authorization: Bearer $CLUSTER_TOKEN"` : "";
   return (
     `curl -sS ${origin}/api/submit${token} \\\n  -H 'Content-Type: application/json' \\\n  -d ` +
-    `${quoteShell(JSON.stringify(requestBody(submission)))}`
+    `${quoteShell(JSON.stringify(submission))}`
   );
 }
 
@@ -51,6 +51,8 @@ export function formatLiteral(value: unknown): string {
 
 export function formatPython(submission: Submission, origin: string): string {
   const options = [
+    submission.name && `name=${formatLiteral(submission.name)}`,
+    submission.tags && `tags=${formatLiteral(submission.tags)}`,
     submission.priority && `priority=${formatLiteral(submission.priority)}`,
     submission.device && `device=${formatLiteral(submission.device)}`,
   ];

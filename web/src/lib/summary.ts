@@ -1,6 +1,6 @@
 /** One-line summaries of jobs. Pure functions. */
 
-import { clusterAddress, KINDS } from "../kinds";
+import { KINDS, workflowAddress } from "../kinds";
 import type { Job } from "./api";
 import { formatInteger } from "./format";
 import { workflowId } from "./naming";
@@ -50,9 +50,4 @@ export function explainWait({ state, waiting_because: why }: Pick<Job, "state" |
 export function jobWorkflowAddress(job: string): string | undefined {
   const id = workflowId(job);
   return id && workflowAddress(id);
-}
-
-/** Return the URL of a workflow. */
-export function workflowAddress(id: string): string {
-  return `${clusterAddress().split("#")[0]}#tab=workflows&workflow=${id}`;
 }

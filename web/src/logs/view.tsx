@@ -18,6 +18,8 @@ import { markHits, splitStyles } from "./terminal";
 /** Height of a line and of the box in pixels. */
 const LINE_HEIGHT = 18;
 const BOX_HEIGHT = 26 * LINE_HEIGHT;
+/** Height of the padding and the border of the box in pixels. */
+const FRAME_HEIGHT = 10;
 
 interface Props {
   job: string;
@@ -136,7 +138,7 @@ function LogBox({ log: { lines, isGrowing: going } }: { log: Log }) {
         role="log"
         aria-label="Lines of the log"
         aria-live="off"
-        style={{ maxHeight: `${BOX_HEIGHT}px` }}
+        style={{ maxHeight: `${BOX_HEIGHT + FRAME_HEIGHT}px` }}
       >
         {lines.count === 0 && <p class="soft">{going ? "Nothing was written yet." : "Nothing was written."}</p>}
         <div style={{ height: `${seen.height}px` }}>

@@ -54,6 +54,8 @@ interface Question {
   title: string;
   text: string;
   buttonLabel: string;
+  /** Label of the button that changes nothing. */
+  keepLabel?: string;
   isDangerous?: boolean;
 }
 
@@ -80,7 +82,7 @@ export function ConfirmationDialog() {
     <Dialog title={question.title} onClose={() => question.answer(false)} key={question.title + question.text}>
       <p>{question.text}</p>
       <div class="dialog-foot">
-        <Button onClick={() => question.answer(false)}>Keep unchanged</Button>
+        <Button onClick={() => question.answer(false)}>{question.keepLabel ?? "Keep unchanged"}</Button>
         <Button class={question.isDangerous ? "danger" : "primary"} autofocus onClick={() => question.answer(true)}>
           {question.buttonLabel}
         </Button>

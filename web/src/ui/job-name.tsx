@@ -1,26 +1,16 @@
-/** A job's name followed by its short ID. */
+/** Link to a job, followed by its short ID. */
 
+import { jobAddress } from "../kinds";
 import type { Job } from "../lib/api";
 import { shortId, jobTitle } from "../lib/naming";
-import { TextButton } from "./button";
 
-interface JobNameProps {
-  job: Pick<Job, "job_id" | "type" | "title">;
-  /** Opens the job; without it, the name is plain text. */
-  onOpen?: () => void;
-}
-
-export function JobName({ job, onOpen }: JobNameProps) {
+export function JobName({ job }: { job: Pick<Job, "job_id" | "type" | "title"> }) {
   const title = jobTitle(job);
   return (
     <span class="job-name">
-      {onOpen ? (
-        <TextButton onClick={onOpen} title={title}>
-          <bdi>{title}</bdi>
-        </TextButton>
-      ) : (
-        <bdi title={title}>{title}</bdi>
-      )}{" "}
+      <a class="link" href={jobAddress(job.job_id)} title={title}>
+        <bdi>{title}</bdi>
+      </a>{" "}
       <span class="id" title={job.job_id}>
         {shortId(job.job_id)}
       </span>

@@ -6,7 +6,7 @@ import { KINDS } from "../kinds";
 import { asProblem, isLoggedIn, type Problem, type Kind } from "../lib/api";
 import { copyText } from "../lib/export";
 import { formatSeconds } from "../lib/format";
-import { sendSubmission } from "../lib/jobs";
+import { sendSubmission, type SubmitOptions } from "../lib/jobs";
 import type { Draft } from "../lib/draft";
 import { formatCurl, formatPython, createSubmission, type Submission } from "../lib/submission";
 import { Button, TextButton } from "./button";
@@ -56,6 +56,7 @@ export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindForm
   const schema = kind.schema as Schema;
   // Programs run on runners, so there is no device to choose.
   const hasPrograms = KINDS[kind.type]?.hasPrograms;
+  const submittedDraft = { ...draft, kind: kind.type, ...(hasPrograms ? { device: "any" as const } : {}) };
   const errors = fieldErrors(problem.value);
   const hasVisibleField = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);
   const send = async (event: Event) => {
@@ -64,8 +65,8 @@ export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindForm
     isBusy.value = true;
     problem.value = undefined;
     try {
-      const options = { priority: draft.priority, ...(hasPrograms ? {} : { device: draft.device }) };
-      const submission = await sendSubmission(kind.type, draft.parameters, options);
+      const { type, parameters, ...options } = createSubmission(submittedDraft);
+      const submission = await sendSubmission(type, parameters, options as SubmitOptions);
       const wait = submission.estimated_wait_seconds;
       showToast(
         wait === null
@@ -89,6 +90,20 @@ export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindForm
             onChange={(name) => change({ kind: name, parameters: {} })}
           />
         )}
+        <TextField title="name" value={draft.name} onChange={(name) => change({ name })} />
+        <TextField
+          title="tags"
+          placeholder="separated by commas"
+          value={draft.tags.join(", ")}
+          onChange={(text) =>
+            change({
+              tags: text
+                .split(",")
+                .map((tag) => tag.trim())
+                .filter(Boolean),
+            })
+          }
+        />
         <SelectField
           title="priority"
           options={["high", "normal", "low"]}
@@ -135,15 +150,39 @@ export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindForm
         </p>
       )}
       <div class="dialog-foot">
-        <CopyButtons
-          submission={createSubmission({ ...draft, kind: kind.type, device: hasPrograms ? "any" : draft.device })}
-        />
+        <CopyButtons submission={createSubmission(submittedDraft)} />
         <span class="grow" />
         <button type="submit" class="primary" disabled={isBusy.value}>
           {isBusy.value ? "Submitting" : "Submit"}
         </button>
       </div>
     </form>
+  );
+}
+
+/** Optional text, stored when the field loses the focus. */
+function TextField({
+  title,
+  value,
+  placeholder,
+  onChange,
+}: {
+  title: string;
+  value: string;
+  placeholder?: string;
+  onChange: (value: string) => void;
+}) {
+  return (
+    <div class="field">
+      <label for={`new-${title}`}>{title}</label>
+      <input
+        id={`new-${title}`}
+        value={value}
+        placeholder={placeholder}
+        autocomplete="off"
+        onChange={(event) => onChange(event.currentTarget.value)}
+      />
+    </div>
   );
 }
 
@@ -172,7 +211,7 @@ function SelectField<T extends string>({
   );
 }
 
-function CopyButtons({ submission }: { submission: Submission }) {
+export function CopyButtons({ submission }: { submission: Submission }) {
   const copyAs = async (name: string, text: string) => {
     showToast((await copyText(text)) ? `Copied as ${name}` : "The browser does not allow this page to copy");
   };

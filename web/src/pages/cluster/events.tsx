@@ -1,5 +1,6 @@
 /** Recent events, one line per job, workflow and worker. */
 
+import { jobAddress } from "../../kinds";
 import type { LiveEvent } from "../../lib/fleet";
 import { formatClock } from "../../lib/format";
 import { shortId } from "../../lib/naming";
@@ -7,7 +8,7 @@ import { TextButton } from "../../ui/button";
 import { StateLabel } from "../../ui/state";
 import { summarizeEvents, type EventSummary } from "./model/event-summaries";
 import { hasTitle, knownJobTitle } from "./model/names";
-import { openJob, openWorkflow } from "./model/state";
+import { openWorkflow } from "./model/state";
 import { Swatch } from "./swatch";
 
 const MAX_LINES = 12;
@@ -35,7 +36,10 @@ function Subject({ summary: { name, last } }: { summary: EventSummary }) {
     const title = knownJobTitle(name, last.kind);
     return (
       <span class="subject">
-        <Swatch job={name} /> <TextButton onClick={() => openJob(name)}>{title}</TextButton>{" "}
+        <Swatch job={name} />{" "}
+        <a class="link" href={jobAddress(name)}>
+          {title}
+        </a>{" "}
         {hasTitle(name) && <span class="mono soft small">{shortId(name)}</span>}
       </span>
     );

@@ -1,11 +1,10 @@
 /** All GPUs as cells that show their utilization and owner. */
 
+import { jobAddress } from "../../kinds";
 import type { Gpu } from "../../lib/api";
 import { formatBytes, formatPercent } from "../../lib/format";
-import { TextButton } from "../../ui/button";
 import { StateLabel } from "../../ui/state";
 import { knownJobTitle } from "./model/names";
-import { openJob } from "./model/state";
 
 /** True if a job holds the GPU without using it, which a mean would hide. */
 function isIdle(gpu: Gpu): boolean {
@@ -21,9 +20,9 @@ export function GpuOwner({ gpu }: { gpu: Gpu }) {
   if (!gpu.job) return <StateLabel state="idle" text="free" />;
   return (
     <>
-      <TextButton title={gpu.job} onClick={() => openJob(gpu.job ?? "")}>
+      <a class="link" title={gpu.job} href={jobAddress(gpu.job)}>
         {knownJobTitle(gpu.job, undefined)}
-      </TextButton>
+      </a>
       {isIdle(gpu) && <StateLabel state="stale" text="held, idle" />}
     </>
   );

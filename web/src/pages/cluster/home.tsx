@@ -2,7 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { canSubmit, genericAddress, isListed, PAGES } from "../../kinds";
+import { canSubmit, formAddress, isListed, PAGES } from "../../kinds";
 import { get, session, type Job, type Jobs, type Service, type WorkflowList } from "../../lib/api";
 import { formatInteger, formatSeconds } from "../../lib/format";
 import { clusterTime, hasSnapshot, knownUntil, storeJob, type Fleet } from "../../lib/live";
@@ -22,7 +22,7 @@ import { JobState } from "./job-state";
 import { listAttention, type AttentionItem } from "./model/attention";
 import { usePolling } from "./model/polling";
 import { formatModel, formatReadiness, loadServices } from "./model/services";
-import { fleet, isWritingWorkflow, openForm, openJob, openService, openTab, recentEvents, state } from "./model/state";
+import { fleet, isWritingWorkflow, openForm, openService, openTab, recentEvents, state } from "./model/state";
 import { WorkerStream } from "./stream";
 import { Swatch } from "./swatch";
 import { Tiles } from "./tiles";
@@ -71,7 +71,7 @@ function Actions() {
   return (
     <div class="row starts">
       {allowed ? (
-        <a class="button primary" href={genericAddress("command")}>
+        <a class="button primary" href={formAddress("command")}>
           Run a program
         </a>
       ) : (
@@ -225,7 +225,7 @@ function JobRow({ job: { value: job } }: { job: Signal<Job> }) {
       <div class="row">
         <Swatch job={id} />
         <span class="grow">
-          <JobName job={job} onOpen={() => openJob(id)} />
+          <JobName job={job} />
         </span>
         <JobState job={job} />
       </div>

@@ -3,7 +3,7 @@
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { KINDS } from "../../kinds";
+import { jobAddress, KINDS } from "../../kinds";
 import { get, Problem, session, type Job, type Jobs as Page } from "../../lib/api";
 import { summarizeJob } from "../../lib/summary";
 import { formatAmount, formatInteger, formatPercent, formatRate, formatSeconds } from "../../lib/format";
@@ -15,8 +15,7 @@ import { Button, TextButton } from "../../ui/button";
 import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
 import { EmptyMessage, LoadingRows, Table, type Column } from "../../ui/table";
-import { countActions, performAction } from "./model/job-actions";
-import { Drawer } from "./drawer";
+import { ACTION_LABELS, countActions, performAction } from "../../ui/job-actions";
 import { JobState } from "./job-state";
 import { FILTER_NAMES, toggleToken, toServerFilter } from "./model/filter";
 import { knownJobTitle } from "./model/names";
@@ -27,7 +26,6 @@ import {
   filter,
   fleet,
   getJob,
-  openJob,
   jobRows,
   selectJob,
   selectJobs,
@@ -85,18 +83,18 @@ function useOlderJobs() {
 const SHORTCUTS: Shortcuts = {
   j: { text: "next job", run: () => moveRow(1) },
   k: { text: "previous job", run: () => moveRow(-1) },
-  Enter: { text: "open the row's job", run: () => focusedJob() && openJob(focusedJob() ?? "") },
+  Enter: { text: "open the row's job", run: () => ((id) => id && location.assign(jobAddress(id)))(focusedJob()) },
   x: { text: "select the row's job, or deselect it", run: () => ((id) => id && selectJob(id))(focusedJob()) },
   c: { text: "cancel the job, after a confirmation", run: () => performOnJob("cancel") },
   r: { text: "retry the job", run: () => performOnJob("retry") },
   Escape: {
     text: "close the open panel",
-    run: () => (draft.peek() ? closeForm() : state.job.peek() ? openJob("") : focusRow(0)),
+    run: () => (draft.peek() ? closeForm() : focusRow(0)),
   },
 };
 
 function performOnJob(verb: "cancel" | "retry"): void {
-  const id = targetJob();
+  const id = focusedJob();
   if (id) void performAction(verb, [id]);
 }
 
@@ -108,32 +106,28 @@ export function Jobs() {
   const all = jobRows.value;
   const visible = all.slice(0, rowLimit.value);
   return (
-    <div class={`jobs ${state.job.value ? "with-drawer" : ""}`}>
-      <div class="list">
-        <FilterBar />
-        <SelectedJobs />
-        {older.problem.value && (
-          <ErrorMessage subject="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />
-        )}
-        <div class="ages" onKeyDown={(event) => onRowKey(event)}>
-          <Table
-            label="Jobs"
-            columns={createColumns(visible)}
-            rows={visible}
-            rowKey={(id) => id}
-            openKey={state.job.value}
-            empty={<NoJobs older={typeof older.cursor.value === "string"} />}
-            class="cards job-table"
-          />
-        </div>
-        <TableFooter
-          visible={visible.length}
-          matching={all.length}
-          older={older}
-          onMore={() => (rowLimit.value += ROW_STEP)}
+    <div class="jobs">
+      <FilterBar />
+      <SelectedJobs />
+      {older.problem.value && (
+        <ErrorMessage subject="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />
+      )}
+      <div class="ages" onKeyDown={(event) => onRowKey(event)}>
+        <Table
+          label="Jobs"
+          columns={createColumns(visible)}
+          rows={visible}
+          rowKey={(id) => id}
+          empty={<NoJobs older={typeof older.cursor.value === "string"} />}
+          class="cards job-table"
         />
       </div>
-      {state.job.value && <Drawer id={state.job.value} key={state.job.value} />}
+      <TableFooter
+        visible={visible.length}
+        matching={all.length}
+        older={older}
+        onMore={() => (rowLimit.value += ROW_STEP)}
+      />
     </div>
   );
 }
@@ -194,8 +188,6 @@ function leaveFilter(event: KeyboardEvent): void {
   (event.currentTarget as HTMLElement).blur();
   focusRow(0);
 }
-
-const ACTION_LABELS = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry", delete: "Delete" };
 
 function SelectedJobs() {
   const ids = [...selectedJobs.value];
@@ -305,9 +297,9 @@ function createColumns(ids: readonly string[]): Column<string>[] {
       title: "job",
       cell: (id) => (
         <span class="row names">
-          <Button class="link opens" aria-label={`${knownJobTitle(id, "")}, ${id}`} onClick={() => openJob(id)}>
+          <a class="link opens" aria-label={`${knownJobTitle(id, "")}, ${id}`} href={jobAddress(id)}>
             {knownJobTitle(id, "")}
-          </Button>
+          </a>
           <span class="mono soft small" title={id}>
             {shortId(id)}
           </span>
@@ -394,11 +386,6 @@ function focusedJob(): string | undefined {
   return document.activeElement?.closest<HTMLElement>("tr[data-row]")?.dataset.row;
 }
 
-/** Return the job to which a keyboard shortcut applies: the focused row, or else the open job. */
-function targetJob(): string | undefined {
-  return focusedJob() ?? (state.job.peek() || undefined);
-}
-
 function focusRow(index: number): void {
   const buttons = jobButtons();
   const button = buttons[Math.max(0, Math.min(index, buttons.length - 1))];
@@ -406,12 +393,11 @@ function focusRow(index: number): void {
   button?.scrollIntoView({ block: "nearest" });
 }
 
-/** Move the focus by a number of rows, starting at the open job's row or the first row. */
+/** Move the focus by a number of rows, starting at the first row. */
 function moveRow(offset: number): void {
   const buttons = jobButtons();
   const focusedRow = buttons.findIndex((button) => button.closest("tr")?.dataset.row === focusedJob());
-  const openRow = buttons.findIndex((button) => button.closest("tr")?.dataset.row === state.job.peek());
-  focusRow(focusedRow >= 0 ? focusedRow + offset : Math.max(0, openRow));
+  focusRow(focusedRow >= 0 ? focusedRow + offset : 0);
 }
 
 function onRowKey(event: KeyboardEvent): void {

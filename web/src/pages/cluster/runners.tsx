@@ -1,11 +1,10 @@
 /** Runners with their resources and running programs. */
 
-import { genericAddress } from "../../kinds";
+import { jobAddress } from "../../kinds";
 import type { Worker } from "../../lib/api";
 import { StateLabel } from "../../ui/state";
 import { knownJobTitle } from "./model/names";
 import { groupUnitsByJob, listResources } from "./model/runners";
-import { fleet } from "./model/state";
 import { displayedState } from "./model/workers";
 
 export function Runners({ runners }: { runners: readonly Worker[] }) {
@@ -59,7 +58,7 @@ function RunningPrograms({ runner }: { runner: Worker }) {
     <>
       {jobs.map(([job, units]) => (
         <div key={job}>
-          <a href={genericAddress(fleet.value.jobs.get(job)?.value.type ?? "", job)} title={job}>
+          <a class="link" href={jobAddress(job)} title={job}>
             {knownJobTitle(job, "")}
           </a>{" "}
           <span class="num">{units}</span>

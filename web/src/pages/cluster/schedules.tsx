@@ -2,12 +2,11 @@
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { clusterAddress } from "../../kinds";
+import { jobAddress, workflowAddress } from "../../kinds";
 import type { Schedule } from "../../lib/api";
 import { formatInteger } from "../../lib/format";
 import { clusterTime, knownUntil } from "../../lib/live";
 import { formatTimestamp } from "../../lib/naming";
-import { workflowAddress } from "../../lib/summary";
 import { Button, TextButton } from "../../ui/button";
 import { useRequest } from "../../ui/request";
 import { askConfirmation } from "../../ui/dialog";
@@ -155,7 +154,7 @@ function LastRun({ row }: { row: Schedule }) {
     <span class="small">
       <span class="num">{formatTimestamp(at)}</span> {before}
       {name && (
-        <a class="mono" href={job ? clusterAddress(job) : workflowAddress(name)}>
+        <a class="mono" href={job ? jobAddress(job) : workflowAddress(name)}>
           {name}
         </a>
       )}

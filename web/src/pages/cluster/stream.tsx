@@ -1,12 +1,12 @@
 /** The worker stream: jobs on each lane during the last ten minutes. */
 
 import { computed, signal, useSignal } from "@preact/signals";
+import { jobAddress } from "../../kinds";
 import { get, type Span, type Stream, type Worker } from "../../lib/api";
 import { formatAmount, formatClock, formatCompact, formatCount, formatPercent, formatSeconds } from "../../lib/format";
 import { age } from "../../lib/live";
 import { shortenMiddle } from "../../lib/naming";
 import { token } from "../../lib/theme";
-import { TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
@@ -28,7 +28,7 @@ import {
   type Frame,
   type Run,
 } from "./model/spans";
-import { fleet, openJob, isPaused } from "./model/state";
+import { fleet, isPaused } from "./model/state";
 import { Swatch } from "./swatch";
 
 const STREAM_SECONDS = 600;
@@ -145,7 +145,7 @@ function Lanes({ stream, until, hasResponses }: { stream: Stream; until: number 
         style={{ height: `${height}px` }}
         onMouseMove={(event) => (hovered.value = find(event))}
         onMouseLeave={() => (hovered.value = undefined)}
-        onClick={(event) => ((span) => span?.job_id && openJob(span.job_id))(find(event))}
+        onClick={(event) => ((span) => span?.job_id && location.assign(jobAddress(span.job_id)))(find(event))}
         data-hit={hovered.value?.job_id ? "true" : undefined}
       >
         <Canvas canvasRef={canvas} summary={summary} class="fill" />
@@ -198,7 +198,9 @@ function StreamLegend({ view: { stream, to, known }, mean }: { view: StreamView;
         <li key={job || kind}>
           <Swatch job={job} />
           {job ? (
-            <TextButton onClick={() => openJob(job)}>{knownJobTitle(job, kind)}</TextButton>
+            <a class="link" href={jobAddress(job)}>
+              {knownJobTitle(job, kind)}
+            </a>
           ) : kind === HIDDEN_WORK ? (
             kind
           ) : (

@@ -1,5 +1,6 @@
 /** Dialog for a new job. */
 
+import { jobAddress } from "../../kinds";
 import { loadKinds } from "../../lib/jobs";
 import type { Draft } from "../../lib/draft";
 import { useRequest } from "../../ui/request";
@@ -7,7 +8,7 @@ import { Dialog } from "../../ui/dialog";
 import { KindForm } from "../../ui/submission";
 import { LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
-import { closeForm, draft, openJob } from "./model/state";
+import { closeForm, draft } from "./model/state";
 
 export function SubmitDialog() {
   if (!draft.value) return null;
@@ -32,7 +33,7 @@ function SubmitForm({ initialDraft }: { initialDraft: Draft }) {
       onChange={(next) => (draft.value = next)}
       onSubmitted={(job) => {
         closeForm();
-        openJob(job);
+        location.assign(jobAddress(job));
       }}
     />
   ) : (

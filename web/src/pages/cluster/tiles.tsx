@@ -1,5 +1,6 @@
 /** Workers as tiles that show their jobs and problems. */
 
+import { jobAddress } from "../../kinds";
 import type { Worker } from "../../lib/api";
 import { formatPercent, formatSeconds } from "../../lib/format";
 import { TextButton } from "../../ui/button";
@@ -8,7 +9,7 @@ import { StateLabel } from "../../ui/state";
 import { jobColor } from "./model/colors";
 import { acceptsWork, describeCompilation, displayedState, sortOrder } from "./model/workers";
 import { knownJobTitle } from "./model/names";
-import { fleet, openTab, openJob } from "./model/state";
+import { fleet, openTab } from "./model/state";
 import { Swatch } from "./swatch";
 
 /** Maximum number of tiles; the tab Workers lists all workers. */
@@ -67,7 +68,9 @@ function Tile({ worker }: { worker: Worker }) {
             {job ? (
               <>
                 <Swatch job={job} />{" "}
-                <TextButton onClick={() => openJob(job)}>{knownJobTitle(job, undefined)}</TextButton>
+                <a class="link" href={jobAddress(job)}>
+                  {knownJobTitle(job, undefined)}
+                </a>
               </>
             ) : (
               <span class="soft">

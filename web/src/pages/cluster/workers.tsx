@@ -1,10 +1,11 @@
 /** Workers with their jobs and machines, and actions to drain them. */
 
 import { signal } from "@preact/signals";
+import { jobAddress } from "../../kinds";
 import { post, type Worker } from "../../lib/api";
 import { formatBytes, formatPercent, formatRate, formatSeconds } from "../../lib/format";
 import { hasSnapshot } from "../../lib/live";
-import { Button, TextButton } from "../../ui/button";
+import { Button } from "../../ui/button";
 import { askConfirmation } from "../../ui/dialog";
 import { ProgressBar } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
@@ -14,7 +15,7 @@ import { countWorkers, deviceTitle } from "./model/counts";
 import { useDesiredWorkers } from "./model/desired-workers";
 import { filterRunners } from "./model/runners";
 import { knownJobTitle } from "./model/names";
-import { fleet, openJob } from "./model/state";
+import { fleet } from "./model/state";
 import { describeState, displayedState } from "./model/workers";
 import { Runners } from "./runners";
 
@@ -87,9 +88,9 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) =>
       worker.live &&
       worker.job && (
-        <TextButton title={worker.job} onClick={() => openJob(worker.job ?? "")}>
+        <a class="link" title={worker.job} href={jobAddress(worker.job)}>
           {knownJobTitle(worker.job, undefined)}
-        </TextButton>
+        </a>
       ),
   },
   {

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
-import { addressOf, clusterAddress, pageOf } from "../../kinds";
+import { jobAddress } from "../../kinds";
 import type { Problem, Action, ActionDetail, Workflow } from "../../lib/api";
 import { formatCount, formatInteger, formatPercent, formatSeconds } from "../../lib/format";
 import { bindShortcuts } from "../../lib/keys";
@@ -459,7 +459,7 @@ function ActionItems({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: 
               <StateLabel state={name} />
               <span class="num">{formatInteger(index)}</span>
               {job && (
-                <a class="mono" href={clusterAddress(job)}>
+                <a class="mono" href={jobAddress(job)}>
                   {job}
                 </a>
               )}
@@ -572,15 +572,14 @@ function Siblings({
 
 function ActionJob({ id }: { id: string }) {
   const job = useMemo(() => watchJob(id), [id]);
-  const { type, waiting_because: why } = job.value ?? {};
+  const { waiting_because: why } = job.value ?? {};
   return (
     <section class="part">
       <h3>Job</h3>
       <div class="row">
-        <a class="mono" href={clusterAddress(id)}>
+        <a class="mono" href={jobAddress(id)}>
           {id}
         </a>
-        {type && <a href={addressOf(type, id)}>Open in {pageOf(type).title}</a>}
       </div>
       {why && <p class="soft">{why}</p>}
     </section>

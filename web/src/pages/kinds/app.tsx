@@ -1,38 +1,26 @@
-/** The page of all kinds, with a form, jobs and results for each kind. */
+/** The page Run: all kinds, with a form and recent jobs for each kind. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { bindShortcuts } from "../../lib/keys";
-import { formatPercent } from "../../lib/format";
 import { TextButton } from "../../ui/button";
 import { lazy } from "../../ui/lazy";
 import { Page } from "../../ui/page";
 import { EmptyMessage, LoadingRows } from "../../ui/table";
 import { ErrorMessage } from "../../ui/error-message";
 import { KindList } from "./list";
-import {
-  allKinds,
-  openJob,
-  openKind,
-  kindName,
-  fetchKinds,
-  missingProblem,
-  kindsProblem,
-  showKind,
-  state,
-} from "./model/state";
+import { allKinds, openKind, copyParameters, kindName, fetchKinds, kindsProblem, showKind } from "./model/state";
 
 const KindView = lazy(() => import("./kind").then((part) => part.KindView));
 
 function setTitle(): void {
-  const { state: at, progress } = openJob.value ?? { state: "", progress: 0 };
-  const active = at === "running" || at === "finishing";
-  document.title = `${active ? `${formatPercent(progress)} - ` : ""}${kindName.value || "Kinds"} - Threads Cluster`;
+  document.title = `${kindName.value || "Run"} - Threads Cluster`;
 }
 
 export function KindsPage() {
   useLayoutEffect(() => bindShortcuts({ L: { text: "list of all kinds", run: () => showKind("") } }), []);
   useEffect(fetchKinds, []);
+  useEffect(() => effect(copyParameters), []);
   useEffect(() => effect(setTitle), []);
   return (
     <Page current="run">
@@ -44,15 +32,7 @@ export function KindsPage() {
 function PageBody() {
   if (kindsProblem.value)
     return <ErrorMessage subject="List of kinds" problem={kindsProblem.value} onRetry={fetchKinds} />;
-  if (missingProblem.value && !kindName.value)
-    return (
-      <ErrorMessage
-        subject={`Job ${state.job.value}`}
-        problem={missingProblem.value}
-        onRetry={() => location.reload()}
-      />
-    );
-  if (!allKinds.value || (state.job.value && !kindName.value)) return <LoadingRows rows={8} />;
+  if (!allKinds.value) return <LoadingRows rows={8} />;
   if (!kindName.value) return <KindList kinds={allKinds.value} />;
   if (openKind.value) return <KindView kind={openKind.value} key={kindName.value} />;
   return (

@@ -1,7 +1,7 @@
-/** One kind: its form, the open job, and other jobs. */
+/** One kind: its form and its jobs. */
 
 import { useLayoutEffect } from "preact/hooks";
-import { clusterAddress, KINDS } from "../../kinds";
+import { jobAddress, jobListAddress, KINDS } from "../../kinds";
 import type { Job, Kind } from "../../lib/api";
 import { formatCompact, formatPercent } from "../../lib/format";
 import { bindShortcuts } from "../../lib/keys";
@@ -12,8 +12,7 @@ import { JobName } from "../../ui/job-name";
 import { StateLabel } from "../../ui/state";
 import { KindForm } from "../../ui/submission";
 import { EmptyMessage, Table, type Column, numberColumn } from "../../ui/table";
-import { JobView } from "./job";
-import { draft, storeDraft, showJob, showKind, state } from "./model/state";
+import { draft, storeDraft, showKind } from "./model/state";
 
 function focusForm(): void {
   document.querySelector<HTMLElement>(".kind-form .stack .fields :is(input, select)")?.focus();
@@ -25,11 +24,15 @@ export function KindView({ kind }: { kind: Kind }) {
     <div class="kind">
       <section class="kind-form" aria-label="New job">
         <Heading kind={kind} />
-        <KindForm kind={kind} draft={draft.value} onChange={storeDraft} onSubmitted={showJob} />
+        <KindForm
+          kind={kind}
+          draft={draft.value}
+          onChange={storeDraft}
+          onSubmitted={(job) => location.assign(jobAddress(job))}
+        />
       </section>
       <div class="kind-job">
-        {state.job.value ? <JobView key={state.job.value} /> : <Welcome />}
-        <OtherJobs kind={kind} />
+        <RecentJobs kind={kind} />
       </div>
     </div>
   );
@@ -50,19 +53,11 @@ function Heading({ kind }: { kind: Kind }) {
   );
 }
 
-function Welcome() {
-  return (
-    <EmptyMessage title="No job is open">
-      <p>Submit one with the form, or open one from the list. Its progress and its result are shown here.</p>
-    </EmptyMessage>
-  );
-}
-
 const COLUMNS: Column<Job>[] = [
   {
     id: "job",
     title: "job",
-    cell: (job) => <JobName job={job} onOpen={() => showJob(job.job_id)} />,
+    cell: (job) => <JobName job={job} />,
   },
   { id: "state", title: "state", cell: (job) => <StateLabel state={job.state} /> },
   numberColumn("done", "done", (job) =>
@@ -75,27 +70,31 @@ const COLUMNS: Column<Job>[] = [
     cell: (job) => <span class="small soft">{summarizeJob(job)}</span>,
   },
 ];
-/** Maximum number of listed jobs; the Cluster page lists all. */
+/** Maximum number of listed jobs; the page Jobs lists all. */
 const MAX_JOBS = 10;
 
-function OtherJobs({ kind }: { kind: Kind }) {
+function RecentJobs({ kind }: { kind: Kind }) {
   const jobs = [...snapshot.value.jobs.values()]
     .map((job) => job.value)
     .filter((job) => job.type === kind.type)
     .sort((left, right) => (left.created < right.created ? 1 : -1));
-  if (!jobs.length) return null;
+  if (!jobs.length)
+    return (
+      <EmptyMessage title="No jobs of this kind yet">
+        <p>Submit one with the form. Its page shows progress, logs and the result.</p>
+      </EmptyMessage>
+    );
   return (
     <section class="part ages">
       <div class="row">
-        <h2 class="grow">Jobs of this kind</h2>
-        <a href={`${clusterAddress()}&filter=kind:${kind.type}`}>All on the Cluster page</a>
+        <h2 class="grow">Recent jobs</h2>
+        <a href={jobListAddress(`kind:${kind.type}`)}>All jobs of this kind</a>
       </div>
       <Table
-        label="Jobs of this kind"
+        label="Recent jobs of this kind"
         columns={COLUMNS}
         rows={jobs.slice(0, MAX_JOBS)}
         rowKey={(job) => job.job_id}
-        openKey={state.job.value}
       />
     </section>
   );

@@ -1,6 +1,6 @@
 /** List of all kinds with links to their pages. */
 
-import { genericAddress, KINDS } from "../../kinds";
+import { formAddress, KINDS } from "../../kinds";
 import type { Kind } from "../../lib/api";
 import { formatActive } from "./model/active";
 import { snapshot } from "../../lib/live";
@@ -14,7 +14,7 @@ function KindName({ kind: { type } }: { kind: Kind }) {
     showKind(type);
   };
   return (
-    <a class="mono" href={genericAddress(type)} onClick={open}>
+    <a class="mono" href={formAddress(type)} onClick={open}>
       {type}
     </a>
   );

@@ -1,7 +1,7 @@
 /** Stored files of the user's tenant: inputs and outputs of jobs. */
 
 import { useSignal } from "@preact/signals";
-import { clusterAddress } from "../../../kinds";
+import { jobAddress } from "../../../kinds";
 import { get, hasScope, type Artifact } from "../../../lib/api";
 import { formatBytes, formatInteger } from "../../../lib/format";
 import { shortId } from "../../../lib/naming";
@@ -32,7 +32,7 @@ function Holders({ holders }: { holders: readonly string[] }) {
   const job = /^job:(.+)$/.exec(first)?.[1];
   return (
     <>
-      {job ? <a href={clusterAddress(job)}>job {shortId(job)}</a> : first}
+      {job ? <a href={jobAddress(job)}>job {shortId(job)}</a> : first}
       {others.length > 0 && ` and ${formatInteger(others.length)} more`}
     </>
   );

@@ -1,9 +1,8 @@
 /** Jobs, workflows and services that a person has to look at, with one action each. Pure functions. */
 
-import { addressOf, genericAddress, KINDS } from "../../../kinds";
+import { jobAddress, KINDS, workflowAddress } from "../../../kinds";
 import type { Job, Service, WorkflowSummary } from "../../../lib/api";
 import { jobTitle } from "../../../lib/naming";
-import { workflowAddress } from "../../../lib/summary";
 
 export interface AttentionItem {
   id: string;
@@ -19,14 +18,13 @@ export interface AttentionItem {
 const MAX_AGE_MS = 24 * 3600 * 1000;
 
 function describeFailedJob(job: Job): AttentionItem {
-  const hasLog = KINDS[job.type]?.hasPrograms;
   return {
     id: job.job_id,
     state: "failed",
     title: jobTitle(job),
     reason: job.error ?? "",
-    action: hasLog ? "Open log" : "Open job",
-    address: hasLog ? genericAddress(job.type, job.job_id) : addressOf(job.type, job.job_id),
+    action: KINDS[job.type]?.hasPrograms ? "Open log" : "Open job",
+    address: jobAddress(job.job_id),
   };
 }
 

@@ -1,6 +1,6 @@
 /** Recent events grouped by job, workflow or worker. Pure functions. */
 
-import { ENDED, type LiveEvent } from "../../../lib/fleet";
+import { describeEvent, ENDED, type LiveEvent } from "../../../lib/fleet";
 import { formatSeconds } from "../../../lib/format";
 
 export interface EventSummary {
@@ -30,12 +30,6 @@ function describeDurations(list: readonly LiveEvent[], index: number): string[] 
     waited === undefined ? "" : `waited ${formatSeconds(waited / 1000)}`,
     ran === undefined ? "" : `ran ${formatSeconds(ran / 1000)}`,
   ].filter(Boolean);
-}
-
-/** Describe an event in words, without its subject. */
-export function describeEvent({ job, type, state, error }: LiveEvent): string {
-  if (!job) return type === "worker" || type === "workflow" ? (state ?? "") : type;
-  return `${type}${error ? `: ${error}` : ""}`;
 }
 
 function summarizeSubject(list: readonly LiveEvent[]): EventSummary {

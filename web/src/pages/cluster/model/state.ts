@@ -1,6 +1,7 @@
 /** State of the cluster page, stored in its URL and frozen while the stream is paused. */
 
 import { computed, effect, signal, type Signal } from "@preact/signals";
+import { jobAddress } from "../../../kinds";
 import type { Job } from "../../../lib/api";
 import { createHashState } from "../../../lib/hash";
 import { events, snapshot, type Fleet } from "../../../lib/live";
@@ -23,6 +24,7 @@ export type TabName = (typeof TABS)[number];
 export const state = createHashState({
   v: 1,
   tab: "overview",
+  /** Job in a link of an earlier version, which leads to the job's page. */
   job: "",
   filter: "",
   range: 600,
@@ -44,17 +46,14 @@ export const state = createHashState({
   list: "",
 });
 
+effect(() => {
+  if (state.job.value) location.replace(jobAddress(state.job.value));
+});
+
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "overview");
 
 export function openTab(name: TabName): void {
   state.tab.value = name;
-  state.commit();
-}
-
-/** Open a job next to the list; an empty ID closes it. */
-export function openJob(id: string): void {
-  if (id) state.tab.value = "jobs";
-  state.job.value = id;
   state.commit();
 }
 

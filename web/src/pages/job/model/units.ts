@@ -4,6 +4,11 @@ import { getBytes, get, type Query, type Unit, type Units, type UnitState, type 
 
 /** States in the order of a unit's life; the index is the state code. */
 export const UNIT_STATES: readonly UnitState[] = ["waiting", "running", "done", "retrying", "dead"];
+/** Return the displayed name of a unit's state. */
+export function unitStateTitle(state: UnitState): string {
+  return state === "dead" ? "failed" : state;
+}
+
 export type StateCounts = Record<UnitState, number>;
 
 /** Number of rows per table page. */
@@ -44,10 +49,13 @@ export function countStates(list: Uint8Array): StateCounts {
   return Object.fromEntries(UNIT_STATES.map((state, code) => [state, sums[code]])) as StateCounts;
 }
 
-/** Format as `3 of 10 units done, 2 running, 1 dead, 4 waiting`. */
+/** Format as `3 of 10 units done, 2 running, 1 failed, 4 waiting`. */
 export function describeCounts(counts: StateCounts, total: number): string {
   const rest = (["running", "retrying", "dead", "waiting"] as const).filter((state) => counts[state]);
-  return [`${counts.done} of ${total} units done`, ...rest.map((state) => `${counts[state]} ${state}`)].join(", ");
+  return [
+    `${counts.done} of ${total} units done`,
+    ...rest.map((state) => `${counts[state]} ${unitStateTitle(state)}`),
+  ].join(", ");
 }
 
 /** Describe why a unit exited, such as `exit 1` or `timeout, exit 137`. */

@@ -1,148 +1,28 @@
-/** Panel with one job: its state, result, events and actions. */
+/** Facts of a job, its workers, related jobs and events. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { addressOf, pageOf } from "../../kinds";
+import { jobAddress } from "../../kinds";
 import { asProblem, get, type Problem, type Job, type JobRelations, type RelatedJob } from "../../lib/api";
-import { copyText, download } from "../../lib/export";
 import { formatClock, formatCompact, formatInteger, formatPercent, formatSeconds } from "../../lib/format";
-import { isEnded, runSeconds } from "../../lib/fleet";
-import { jobProblem, watchJob } from "../../lib/jobs";
-import { recheckJob, clusterTime, knownUntil } from "../../lib/live";
-import { formatTimestamp, jobTitle } from "../../lib/naming";
-import { createDraft } from "../../lib/draft";
-import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
+import { describeEvent, runSeconds } from "../../lib/fleet";
+import { clusterTime, knownUntil } from "../../lib/live";
+import { formatTimestamp } from "../../lib/naming";
 import { Button } from "../../ui/button";
-import { useResult } from "../../ui/request";
-import { Progress } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
-import { numberColumn, LoadingRows, Table, type Column } from "../../ui/table";
-import { showToast } from "../../ui/toast";
-import { allowedActions, performAction, type JobAction } from "./model/job-actions";
+import { numberColumn, Table, type Column } from "../../ui/table";
 import { followJobEvents } from "./model/events";
-import { JobState } from "./job-state";
-import { describeEvent } from "./model/event-summaries";
-import { Outline } from "../../ui/outline";
-import { openForm, openJob } from "./model/state";
 import { ErrorMessage } from "../../ui/error-message";
 
 /** Maximum number of jobs listed per relation. */
 const MAX_RELATED = 20;
 
-const ACTION_LABELS: Record<JobAction, string> = {
-  cancel: "Cancel",
-  pause: "Pause",
-  resume: "Resume",
-  retry: "Retry",
-  delete: "Delete",
-};
-
-export function Drawer({ id }: { id: string }) {
-  const job = useMemo(() => watchJob(id), [id]);
-  const missing = useMemo(() => jobProblem(id), [id]);
-  useEffect(() => recheckJob(id), [id]);
-  const self = useRef<HTMLElement>(null);
-  const opener = useRef(document.activeElement);
-  useEffect(
-    () => () => {
-      const row = document.querySelector<HTMLElement>(`tr[data-row="${CSS.escape(id)}"] .opens`);
-      (row ?? (opener.current as HTMLElement | null))?.focus({ preventScroll: true });
-    },
-    [id],
-  );
-  return (
-    <aside class="drawer" aria-label={`Job ${id}`} ref={self} tabIndex={-1}>
-      <header class="row">
-        <h2 class="grow">{job.value ? jobTitle(job.value) : <span class="mono">{id}</span>}</h2>
-        <Button
-          class="plain"
-          onClick={() =>
-            void copyText(id).then((done) =>
-              showToast(done ? "Copied the job ID" : "The browser does not allow this page to copy"),
-            )
-          }
-        >
-          Copy job ID
-        </Button>
-        <Button class="plain" onClick={() => openJob("")}>
-          Close
-        </Button>
-      </header>
-      {job.value ? (
-        <DrawerBody job={job.value} />
-      ) : missing.value?.status === 404 ? (
-        <p class="trouble" role="alert">
-          {missing.value.title === "Deleted"
-            ? `Job ${id} was deleted.`
-            : `There is no job ${id}, or it belongs to another tenant.`}
-        </p>
-      ) : missing.value ? (
-        <ErrorMessage subject={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
-      ) : (
-        <LoadingRows rows={6} />
-      )}
-    </aside>
-  );
-}
-
-function DrawerBody({ job }: { job: Job }) {
-  const page = pageOf(job.type);
-  return (
-    <>
-      <div class="row">
-        <JobState job={job} />
-        <span class="soft">{job.type}</span>
-        <span class="mono soft small">{job.job_id}</span>
-        {jobWorkflowAddress(job.job_id) && <a href={jobWorkflowAddress(job.job_id)}>Its workflow</a>}
-      </div>
-      <div class="ages">
-        <Progress job={job} />
-      </div>
-      {job.waiting_because && <p>{explainWait(job)}</p>}
-      {job.state === "cancelling" && <p class="soft">The job is cancelled when its last lane has stopped.</p>}
-      {job.error && (
-        <p class="trouble" role="alert">
-          {job.error}
-        </p>
-      )}
-      {job.notes.map((note) => (
-        <p class="soft" key={note}>
-          {note}
-        </p>
-      ))}
-      <div class="row">
-        <a class="button" href={addressOf(job.type, job.job_id)}>
-          Open in {page.title}
-        </a>
-        {allowedActions(job).map((act) => (
-          <Button
-            key={act}
-            class={act === "cancel" || act === "delete" ? "danger" : ""}
-            onClick={() => void performAction(act, [job.job_id])}
-          >
-            {ACTION_LABELS[act]}
-          </Button>
-        ))}
-        <Button onClick={() => openForm(createDraft(job))}>Submit again…</Button>
-      </div>
-      <ResultSection job={job} />
-      <Facts job={job} />
-      <Section title="Parameters">
-        <Outline value={typedParameters(job.type, job.parameters)} label="Parameters" />
-      </Section>
-      <JobWorkers job={job} />
-      <Relations job={job} />
-      <JobEvents id={job.job_id} />
-    </>
-  );
-}
-
 function Section({ title, children, note }: { title: string; children: ComponentChildren; note?: ComponentChildren }) {
   return (
     <section class="part">
       <div class="row">
-        <h3 class="grow">{title}</h3>
+        <h2 class="grow">{title}</h2>
         {note}
       </div>
       {children}
@@ -150,7 +30,7 @@ function Section({ title, children, note }: { title: string; children: Component
   );
 }
 
-function Facts({ job }: { job: Job }) {
+export function Facts({ job }: { job: Job }) {
   const facts: [string, ComponentChildren][] = [
     ["units", `${formatInteger(job.done)} of ${formatInteger(job.total)}`],
     ["submitted", formatTimestamp(job.created)],
@@ -184,7 +64,7 @@ function Facts({ job }: { job: Job }) {
 }
 
 /** Workers that computed the job. */
-function JobWorkers({ job }: { job: Job }) {
+export function JobWorkers({ job }: { job: Job }) {
   const shares = Object.entries(job.usage.workers);
   if (!shares.length) return null;
   const done = shares.reduce((sum, [, share]) => sum + share.units, 0);
@@ -203,7 +83,7 @@ function JobWorkers({ job }: { job: Job }) {
 }
 
 /** Jobs before and after this job, requested immediately if the job waits for one or was skipped because of one. */
-function Relations({ job }: { job: Job }) {
+export function Relations({ job }: { job: Job }) {
   const found = useSignal<JobRelations | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
   const waits = job.state === "blocked" || job.state === "skipped";
@@ -254,9 +134,9 @@ function RelatedJobs({ title, rows, count = rows.length }: { title: string; rows
       <ul class="now">
         {visibleRows.map((row) => (
           <li class="row" key={row.job_id}>
-            <Button class="link mono" onClick={() => openJob(row.job_id)}>
+            <a class="mono" href={jobAddress(row.job_id)}>
               {row.job_id}
-            </Button>
+            </a>
             {row.state && <StateLabel state={row.state} />}
           </li>
         ))}
@@ -266,7 +146,7 @@ function RelatedJobs({ title, rows, count = rows.length }: { title: string; rows
   );
 }
 
-function JobEvents({ id }: { id: string }) {
+export function JobEvents({ id }: { id: string }) {
   const history = useMemo(() => followJobEvents(id), [id]);
   useEffect(() => history.stop, [history]);
   const list = history.list.value;
@@ -300,35 +180,6 @@ function JobEvents({ id }: { id: string }) {
             </li>
           ))}
         </ol>
-      )}
-    </Section>
-  );
-}
-
-/** The result if the job has finished, or on request the committed part. */
-function ResultSection({ job }: { job: Job }) {
-  const { response: result, problem, ask } = useResult(job);
-  const save = () =>
-    download(
-      `${job.type}-${job.job_id}.json`,
-      JSON.stringify({ job, result: result?.value }, null, 2),
-      "application/json",
-    );
-  const some = Number(job.done) > 0;
-  if (!result && !problem && job.state !== "done" && !some) return null;
-  return (
-    <Section
-      title={result?.partial && !isEnded(job) ? `Result so far` : "Result"}
-      note={result && <Button onClick={save}>Save as JSON</Button>}
-    >
-      {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
-      {result ? (
-        <Outline value={result.value} label="Result" />
-      ) : (
-        job.state === "done" && !problem && <LoadingRows rows={4} />
-      )}
-      {job.state !== "done" && some && (
-        <Button onClick={() => ask(true)}>{result ? "Refresh" : "Show the result so far"}</Button>
       )}
     </Section>
   );

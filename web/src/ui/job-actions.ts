@@ -1,12 +1,11 @@
 /** Actions on one or many jobs, with the API's responses. */
 
-import type { Job } from "../../../lib/api";
-import { deleteJob, controlJob, allowedVerbs, type JobVerb } from "../../../lib/jobs";
-import { snapshot } from "../../../lib/live";
-import { askConfirmation } from "../../../ui/dialog";
-import { showError, showToast } from "../../../ui/toast";
-import { isEnded } from "../../../lib/fleet";
-import { openJob, state } from "./state";
+import type { Job } from "../lib/api";
+import { deleteJob, controlJob, allowedVerbs, type JobVerb } from "../lib/jobs";
+import { snapshot } from "../lib/live";
+import { askConfirmation } from "./dialog";
+import { showError, showToast } from "./toast";
+import { isEnded } from "../lib/fleet";
 
 export type JobAction = JobVerb | "delete";
 
@@ -17,7 +16,7 @@ const DONE_TEXTS: Record<JobAction, string> = {
   retry: "Retried",
   delete: "Deleted",
 };
-const TITLES: Record<JobAction, string> = {
+export const ACTION_LABELS: Record<JobAction, string> = {
   cancel: "Cancel",
   pause: "Pause",
   resume: "Resume",
@@ -48,18 +47,20 @@ export function countActions(ids: readonly string[]): [JobAction, number][] {
 }
 
 function createQuestion(action: JobAction, ids: readonly string[]) {
-  const subject = ids.length === 1 ? `job ${ids[0]}` : `${ids.length} jobs`;
-  const consequence =
-    action === "cancel"
-      ? "Its lanes stop within about a second. Committed results stay, and Retry continues from there."
-      : "The job and its result are deleted permanently.";
+  const isOne = ids.length === 1;
+  const label = `${ACTION_LABELS[action]} ${isOne ? "job" : `${ids.length} jobs`}`;
+  const deletion = isOne
+    ? "The job and its result are deleted permanently."
+    : "The jobs and their results are deleted permanently.";
   return {
-    title: `${TITLES[action]} ${subject}?`,
+    title: isOne ? `${label} ${ids[0]}?` : `${label}?`,
     text:
-      ids.length === 1
-        ? consequence
-        : consequence.replace("Its", "Their").replace("The job and its result", "The jobs and their results"),
-    buttonLabel: TITLES[action],
+      action === "cancel"
+        ? "Running units are stopped (programs have up to 25 s to end). " +
+          "Finished units are kept; Retry continues from there."
+        : deletion,
+    buttonLabel: label,
+    keepLabel: action === "cancel" ? "Keep running" : "Keep",
     isDangerous: true,
   };
 }
@@ -94,14 +95,13 @@ function refusalText(action: JobAction, ids: readonly string[]): string {
           ?.peek()
       : undefined;
   return job
-    ? `${TITLES[action]}: job ${job.job_id} is ${job.state}`
-    : `${TITLES[action]}: none of these jobs allows it`;
+    ? `${ACTION_LABELS[action]}: job ${job.job_id} is ${job.state}`
+    : `${ACTION_LABELS[action]}: none of these jobs allows it`;
 }
 
 function reportOutcome(action: JobAction, ids: readonly string[], problems: readonly unknown[]): void {
   const successCount = ids.length - problems.length;
   if (successCount && ids.length > 1) showToast(`${DONE_TEXTS[action]} ${successCount} jobs`);
   else if (successCount) showToast(`${DONE_TEXTS[action]}: job ${ids[0]}`);
-  if (problems.length) showError(`${TITLES[action]}: ${problems.length} refused, such as`, problems[0]);
-  if (action === "delete" && ids.includes(state.job.peek())) openJob("");
+  if (problems.length) showError(`${ACTION_LABELS[action]}: ${problems.length} refused, such as`, problems[0]);
 }

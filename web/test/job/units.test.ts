@@ -2,13 +2,14 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { follow, nextDelay } from "../../src/lib/follow";
 import {
   cellAt,
-  computeCellCodes,
+  cellShares,
+  divideCell,
   layOutGrid,
   cellAfterKey,
   findNextUnit,
   cellPosition,
   unitsPerCell,
-} from "../../src/pages/kinds/model/grid";
+} from "../../src/pages/job/model/grid";
 import {
   stateCodes,
   countStates,
@@ -18,7 +19,7 @@ import {
   parseOutputs,
   formatValue,
   blockStart,
-} from "../../src/pages/kinds/model/units";
+} from "../../src/pages/job/model/units";
 
 const LIST = stateCodes({
   total: 10,
@@ -33,7 +34,7 @@ const LIST = stateCodes({
 test("runs become a code for each unit; units in no run wait", () => {
   expect([...LIST]).toEqual([2, 2, 2, 2, 1, 1, 4, 0, 0, 3]);
   expect(countStates(LIST)).toEqual({ waiting: 2, running: 2, done: 4, retrying: 1, dead: 1 });
-  expect(describeCounts(countStates(LIST), 10)).toBe("4 of 10 units done, 2 running, 1 retrying, 1 dead, 2 waiting");
+  expect(describeCounts(countStates(LIST), 10)).toBe("4 of 10 units done, 2 running, 1 retrying, 1 failed, 2 waiting");
 });
 
 test("ends and values in words", () => {
@@ -96,14 +97,27 @@ test.each([
   expect(cellAt(0, grid.height + 1, grid)).toBeUndefined();
 });
 
-test("a cell of many units shows the one that wants to be seen first", () => {
+test("a cell of many units is colored by share", () => {
   const list = new Uint8Array(20_001).fill(2);
-  list[15] = 4;
-  list[14] = 1;
-  list[25] = 1;
-  const shown = computeCellCodes(list, layOutGrid(list.length, 800));
-  expect([...shown.slice(0, 4)]).toEqual([2, 4, 1, 2]);
-  expect(shown.length).toBe(2001);
+  list.fill(4, 15, 16);
+  list.fill(1, 10, 14);
+  const grid = layOutGrid(list.length, 800);
+  expect(cellShares(list, 0, grid)).toEqual([{ code: 2, share: 1 }]);
+  expect(cellShares(list, 1, grid)).toEqual([
+    { code: 4, share: 0.1 },
+    { code: 1, share: 0.4 },
+    { code: 2, share: 0.5 },
+  ]);
+  expect(cellShares(list, grid.cells - 1, grid)).toEqual([{ code: 2, share: 1 }]);
+});
+
+test("in a small cell, even one failed unit of many has a pixel", () => {
+  const shares = (...each: number[]) => each.map((share, code) => ({ code, share }));
+  const widths = (size: number, ...each: number[]) => divideCell(shares(...each), size).map(({ width }) => width);
+  expect(widths(4, 0.001, 0.999)).toEqual([1, 3]);
+  expect(widths(4, 0.98, 0.01, 0.01)).toEqual([2, 1, 1]);
+  expect(widths(10, 0.5, 0.3, 0.2)).toEqual([5, 3, 2]);
+  expect(widths(3, 0.2, 0.2, 0.2, 0.2, 0.2)).toEqual([1, 1, 1, 0, 0]);
 });
 
 test("keys move over the grid and stop at its ends", () => {

@@ -10,10 +10,10 @@ import { LongTable } from "../../ui/long-table";
 import { LoadingRows, type Column, numberColumn } from "../../ui/table";
 import { showError, showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { toggleStateFilter, openUnit } from "./grid";
+import { toggleStateFilter } from "./grid";
 import type { ProgramUnits } from "./model/programs";
-import { state } from "./model/state";
-import { describeExit, PAGE_SIZE, UNIT_STATES, loadUnits, formatValue } from "./model/units";
+import { openUnit, state } from "./model/state";
+import { describeExit, PAGE_SIZE, UNIT_STATES, loadUnits, formatValue, unitStateTitle } from "./model/units";
 import { UnitStateLabel } from "./unit-state";
 
 const COLUMNS: Column<Unit>[] = [
@@ -80,7 +80,7 @@ function TableToolbar({ job, answer }: { job: Job; answer: Units | undefined }) 
           <option value="">any</option>
           {UNIT_STATES.map((name) => (
             <option key={name} value={name}>
-              {name}
+              {unitStateTitle(name)}
             </option>
           ))}
         </select>

@@ -1,11 +1,12 @@
 /** Result of a job: values, histograms, tables, and its JSON. */
 
+import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";
 import { copyText, formatCsv, download } from "../../lib/export";
 import { isEnded } from "../../lib/fleet";
 import { formatCount, formatInteger } from "../../lib/format";
-import { Button } from "../../ui/button";
+import { Button, TextButton } from "../../ui/button";
 import { useResult } from "../../ui/request";
 import { Histogram } from "../../ui/histogram";
 import { formatLeaf } from "../../ui/outline";
@@ -13,15 +14,58 @@ import { LoadingRows, Table, type Column } from "../../ui/table";
 import { showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
 import { convertResult, formatCell, type Cell, type Schema, type TablePart } from "./model/result-view";
-import { openKind as described } from "./model/state";
+import { Comparison } from "./compare";
+import { fetchKinds, openKind as described, openTab } from "./model/state";
+import { Values } from "./values";
+
+export function ResultTab({ job }: { job: Job }) {
+  useEffect(fetchKinds, []);
+  return (
+    <>
+      {KINDS[job.type]?.hasPrograms && job.total !== 1 && <Values job={job} />}
+      <ResultView job={job} />
+      <Comparison job={job} />
+    </>
+  );
+}
+
+/** The most important values of a finished job. */
+export function ResultSummary({ job }: { job: Job }) {
+  const { response } = useResult(job);
+  if (!response) return null;
+  const { figures } = convertResult(response.value, KINDS[job.type]?.resultValues);
+  if (!figures.length) return null;
+  return (
+    <section class="stack" aria-label="Result">
+      <div class="row">
+        <h2>Result</h2>
+        <TextButton onClick={() => openTab("result")}>Complete result</TextButton>
+      </div>
+      <Figures figures={figures.slice(0, MAX_SUMMARY)} />
+    </section>
+  );
+}
+
+function Figures({ figures }: { figures: readonly [title: string, value: Cell][] }) {
+  return (
+    <dl class="figures">
+      {figures.map(([title, each]) => (
+        <div key={title}>
+          <dt>{title}</dt>
+          <dd title={String(each)}>{formatLeaf(formatCell(each))}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
 
 /** Load the result when the job has finished, or on request the partial result. */
-export function ResultView({ job }: { job: Job }) {
+function ResultView({ job }: { job: Job }) {
   const { response: result, problem, ask } = useResult(job);
   return (
     <section class="part stack" aria-label="Result">
       <div class="row">
-        <h2 class="grow">{result?.partial && !isEnded(job) ? "Result so far" : "Result"}</h2>
+        <h2 class="grow">{result?.partial && !isEnded(job) ? "Partial result" : "Result"}</h2>
         {result && <CopyButtons job={job} value={result.value} />}
       </div>
       {problem && <ErrorMessage subject="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
@@ -39,7 +83,7 @@ function PartialResultButton({ job, again, onAsk }: { job: Job; again: boolean; 
   if (!(Number(job.done) > 0)) return <p class="soft">No result is committed yet.</p>;
   return (
     <p>
-      <Button onClick={onAsk}>{again ? "Refresh" : "Show the result so far"}</Button>
+      <Button onClick={onAsk}>{again ? "Refresh" : "Show partial result"}</Button>
     </p>
   );
 }
@@ -63,16 +107,7 @@ function ResultSections({ kind, value }: { kind: string; value: unknown }) {
   const { figures, histograms, tables } = convertResult(value, KINDS[kind]?.resultValues, schema);
   return (
     <>
-      {figures.length > 0 && (
-        <dl class="figures">
-          {figures.map(([title, each]) => (
-            <div key={title}>
-              <dt>{title}</dt>
-              <dd title={String(each)}>{formatLeaf(formatCell(each))}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      {figures.length > 0 && <Figures figures={figures} />}
       {histograms.map((each) => (
         <Histogram key={each.title} title={each.title} bins={each.bins} />
       ))}
@@ -83,6 +118,8 @@ function ResultSections({ kind, value }: { kind: string; value: unknown }) {
   );
 }
 
+/** Maximum number of values in the overview. */
+const MAX_SUMMARY = 12;
 /** Maximum number of displayed rows; the file contains all rows. */
 const MAX_ROWS = 50;
 /** Maximum number of rows of tables that are open at first. */

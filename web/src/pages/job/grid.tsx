@@ -11,7 +11,8 @@ import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import {
   cellAt,
-  computeCellCodes,
+  cellShares,
+  divideCell,
   layOutGrid,
   cellAfterKey,
   findNextUnit,
@@ -19,14 +20,14 @@ import {
   type UnitGridLayout,
 } from "./model/grid";
 import { unitState, type ProgramUnits } from "./model/programs";
-import { state } from "./model/state";
-import { describeExit, describeCounts, UNIT_STATES } from "./model/units";
+import { openUnit, state } from "./model/state";
+import { describeExit, describeCounts, UNIT_STATES, unitStateTitle } from "./model/units";
 import { UnitStateIcon } from "./unit-state";
 
 /** Hint how to open a unit; touch screens have no hover. */
 const POINTER_HINT = matchMedia("(hover: none)").matches
-  ? "Tap a unit to see its log."
-  : "Point at a unit to see its state; click it or press Enter to open its log.";
+  ? "Tap a unit to open its log."
+  : "Hover for details. Click to open the log.";
 
 /** Time in milliseconds that the pointer must rest on a cell before its unit is requested. */
 const HOVER_MS = 120;
@@ -35,12 +36,6 @@ interface Props {
   job: Job;
   programs: ProgramUnits;
   list: Uint8Array;
-}
-
-/** Open the log of a unit. */
-export function openUnit(unit: number): void {
-  state.unit.value = unit;
-  state.commit();
 }
 
 /** Show only units in one state, or all units if the state is already selected. */
@@ -55,8 +50,7 @@ export function UnitGrid({ job, programs, list }: Props) {
   const container = useRef<HTMLDivElement>(null);
   const cursor = useSignal<number | undefined>(undefined);
   const grid = useComputed(() => layOutGrid(programs.states.value?.length ?? list.length, width.value));
-  const cellCodes = useComputed(() => computeCellCodes(programs.states.value ?? list, grid.value));
-  const canvas = useCanvas((context) => drawGrid(context, grid.value, cellCodes.value));
+  const canvas = useCanvas((context) => drawGrid(context, grid.value, programs.states.value ?? list));
   useLayoutEffect(() => {
     const measure = () => (width.value = container.current?.clientWidth || width.peek());
     measure();
@@ -77,7 +71,7 @@ export function UnitGrid({ job, programs, list }: Props) {
   useLayoutEffect(
     () =>
       bindShortcuts({
-        D: { text: "next dead unit", run: () => next("dead") },
+        D: { text: "next failed unit", run: () => next("dead") },
         U: { text: "to the grid of units", run: () => container.current?.focus() },
       }),
     [list],
@@ -106,7 +100,10 @@ export function UnitGrid({ job, programs, list }: Props) {
       summary={summary}
       getTable={() => ({
         head: ["units", "state"],
-        rows: findRuns(list).map(([lo, hi, name]) => [hi - lo === 1 ? formatInteger(lo) : `${lo} to ${hi - 1}`, name]),
+        rows: findRuns(list).map(([lo, hi, name]) => [
+          hi - lo === 1 ? formatInteger(lo) : `${lo} to ${hi - 1}`,
+          unitStateTitle(name),
+        ]),
       })}
       note={<Legend programs={programs} />}
     >
@@ -139,8 +136,7 @@ export function UnitGrid({ job, programs, list }: Props) {
           <span class="soft">
             {POINTER_HINT}
             {grid.value.unitsPerCell > 1 &&
-              ` A cell is ${formatInteger(grid.value.unitsPerCell)} units and shows the first of dead, retrying, ` +
-                "running, waiting."}
+              ` Each cell is ${formatInteger(grid.value.unitsPerCell)} units, colored by share.`}
           </span>
         )}
       </p>
@@ -148,15 +144,12 @@ export function UnitGrid({ job, programs, list }: Props) {
   );
 }
 
-/** Return the unit of a cell: the first one in the displayed state. */
+/** Return the unit of a cell: the first one in its most urgent state. */
 function unitOfCell(cell: number, grid: UnitGridLayout, list: Uint8Array): number {
   const first = cell * grid.unitsPerCell;
   if (grid.unitsPerCell === 1) return first;
-  const index = list.indexOf(
-    computeCellCodes(list.subarray(first, first + grid.unitsPerCell), { ...grid, cells: 1 })[0] ?? 0,
-    first,
-  );
-  return index < 0 ? first : index;
+  const [urgent] = cellShares(list, cell, grid);
+  return Math.max(first, list.indexOf(urgent?.code ?? 0, first));
 }
 
 function describeUnit(unit: number, grid: UnitGridLayout, list: Uint8Array, row: Unit | undefined): string {
@@ -168,7 +161,7 @@ function describeUnit(unit: number, grid: UnitGridLayout, list: Uint8Array, row:
       : "";
   const known = row && row.state === name ? row : undefined;
   return [
-    `${shared}unit ${formatInteger(unit)}: ${name}`,
+    `${shared}unit ${formatInteger(unit)}: ${unitStateTitle(name)}`,
     known && describeExit(known),
     known?.seconds !== null && known?.seconds !== undefined && formatSeconds(known.seconds),
     known?.attempts && `attempt ${known.attempts}`,
@@ -201,7 +194,8 @@ function Legend({ programs }: { programs: ProgramUnits }) {
           onClick={() => toggleStateFilter(name)}
         >
           <span class="state">
-            <UnitStateIcon state={name} /> {name} <span class="num">{formatInteger(counts?.[name] ?? 0)}</span>
+            <UnitStateIcon state={name} /> {unitStateTitle(name)}{" "}
+            <span class="num">{formatInteger(counts?.[name] ?? 0)}</span>
           </span>
         </Button>
       ))}
@@ -222,20 +216,35 @@ function CellFrame({ state: name, cell, grid }: { state: string; cell: number; g
 /** Minimum cell size in pixels for symbols. */
 const MIN_SYMBOL_SIZE = 8;
 
-function drawGrid(context: CanvasRenderingContext2D, grid: UnitGridLayout, cellCodes: Uint8Array): void {
+function drawGrid(context: CanvasRenderingContext2D, grid: UnitGridLayout, list: Uint8Array): void {
   const colors = UNIT_STATES.map((name) => token(`unit-${name}`));
   const size = grid.cellSize - (grid.cellSize > 6 ? 2 : 1);
   const selectedCode = UNIT_STATES.indexOf(state.units.value as UnitState);
-  for (const [code, color] of colors.entries()) {
-    context.fillStyle = context.strokeStyle = color;
+  const waiting = UNIT_STATES.indexOf("waiting");
+  let used = -1;
+  const use = (code: number) => {
+    if (code === used) return;
+    used = code;
+    context.fillStyle = context.strokeStyle = colors[code] as string;
     // Waiting cells without a frame are paler, so that they do not dominate.
-    const usual = grid.cellSize < MIN_SYMBOL_SIZE && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
+    const usual = grid.cellSize < MIN_SYMBOL_SIZE && code === waiting ? 0.5 : 1;
     context.globalAlpha = selectedCode < 0 || selectedCode === code ? usual : 0.15;
-    for (let cell = cellCodes.indexOf(code); cell >= 0; cell = cellCodes.indexOf(code, cell + 1)) {
-      const [x, y] = cellPosition(cell, grid);
-      if (grid.cellSize >= MIN_SYMBOL_SIZE) drawSymbol(context, code, x, y, size);
-      else context.fillRect(x, y, size, size);
+  };
+  for (let cell = 0; cell < grid.cells; cell += 1) {
+    const [x, y] = cellPosition(cell, grid);
+    if (grid.unitsPerCell > 1) {
+      let left = 0;
+      for (const { code, width } of divideCell(cellShares(list, cell, grid), size)) {
+        use(code);
+        context.fillRect(x + left, y, width, size);
+        left += width;
+      }
+      continue;
     }
+    const code = list[cell] as number;
+    use(code);
+    if (grid.cellSize >= MIN_SYMBOL_SIZE) drawSymbol(context, code, x, y, size);
+    else context.fillRect(x, y, size, size);
   }
   context.globalAlpha = 1;
 }

@@ -1,6 +1,7 @@
 /** Symbol of a unit's state, as in the grid. */
 
 import type { UnitState } from "../../lib/api";
+import { unitStateTitle } from "./model/units";
 
 /** The symbol alone; place its text next to it. */
 export function UnitStateIcon({ state: name }: { state: UnitState }) {
@@ -22,7 +23,7 @@ export function UnitStateLabel({ state: name }: { state: UnitState }) {
   return (
     <span class="state">
       <UnitStateIcon state={name} />
-      <span>{name}</span>
+      <span>{unitStateTitle(name)}</span>
     </span>
   );
 }

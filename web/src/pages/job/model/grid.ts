@@ -41,19 +41,32 @@ export function layOutGrid(total: number, width: number): UnitGridLayout {
   return { total, unitsPerCell: share, cells, columns, rows, cellSize: side, height: rows * side };
 }
 
-/** Return the state code of each cell. */
-export function computeCellCodes(list: Uint8Array, { unitsPerCell: share, cells }: UnitGridLayout): Uint8Array {
-  if (share === 1) return list;
-  const codes = new Uint8Array(cells);
-  for (let cell = 0; cell < cells; cell += 1) {
-    let first = list[cell * share] as number;
-    for (let unit = cell * share + 1; unit < Math.min(list.length, (cell + 1) * share); unit += 1) {
-      const code = list[unit] as number;
-      if ((URGENCY_RANKS[code] as number) < (URGENCY_RANKS[first] as number)) first = code;
-    }
-    codes[cell] = first;
-  }
-  return codes;
+export interface StateShare {
+  code: number;
+  /** Share of the cell's units from 0 to 1. */
+  share: number;
+}
+
+/** Return the shares of the states of a cell's units, most urgent first. */
+export function cellShares(list: Uint8Array, cell: number, { unitsPerCell: units }: UnitGridLayout): StateShare[] {
+  const codes = list.subarray(cell * units, (cell + 1) * units);
+  const counts = UNIT_STATES.map(() => 0);
+  for (const code of codes) counts[code] = (counts[code] as number) + 1;
+  return counts
+    .map((count, code) => ({ code, share: count / codes.length }))
+    .filter(({ share }) => share > 0)
+    .sort((left, right) => (URGENCY_RANKS[left.code] as number) - (URGENCY_RANKS[right.code] as number));
+}
+
+/** Return the width of each state in a cell. Every state gets at least a pixel, except the last ones in a full cell. */
+export function divideCell(shares: readonly StateShare[], size: number): { code: number; width: number }[] {
+  let left = size;
+  return shares.map(({ code, share }, index) => {
+    const rest = shares.length - 1 - index;
+    const width = rest ? Math.min(left, Math.max(1, Math.min(Math.round(share * size), left - rest))) : left;
+    left -= width;
+    return { code, width };
+  });
 }
 
 /** Return the cell at a point; undefined outside the grid. */

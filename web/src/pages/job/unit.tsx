@@ -10,8 +10,8 @@ import { now } from "../../ui/page";
 import { LoadingRows } from "../../ui/table";
 import { showError } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
-import { openUnit } from "./grid";
 import { LogView } from "../../logs/view";
+import { openUnit } from "./model/state";
 import { unitState, type ProgramUnits } from "./model/programs";
 import { loadContent, describeExit, isStoredFile, loadOutputs, formatValue, type OutputFile } from "./model/units";
 import { UnitStateLabel } from "./unit-state";
@@ -21,9 +21,11 @@ interface Props {
   programs: ProgramUnits;
   list: Uint8Array;
   unit: number;
+  /** True in the overview, which shows only one unit. */
+  isFirst?: boolean;
 }
 
-export function UnitView({ job, programs, list, unit }: Props) {
+export function UnitView({ job, programs, list, unit, isFirst = false }: Props) {
   useEffect(() => programs.ask(unit), [programs.changes.value]);
   const row = programs.row(unit);
   const name = unitState(list, unit);
@@ -36,9 +38,10 @@ export function UnitView({ job, programs, list, unit }: Props) {
         <UnitStateLabel state={name} />
         {row && <UnitExit unit={row} />}
         <span class="grow" />
-        {!alone && <NeighborButtons unit={unit} total={list.length} />}
+        {!alone && !isFirst && <NeighborButtons unit={unit} total={list.length} />}
+        {!alone && isFirst && <Button onClick={() => openUnit(unit)}>Open in Units</Button>}
       </div>
-      {row?.error && row.error !== `exit code ${row.exit}` && (
+      {row?.error && !isFirst && row.error !== `exit code ${row.exit}` && (
         <p class={name === "dead" ? "trouble" : "soft"}>{row.error}</p>
       )}
       {row && !isStoredFile(row.value) && formatValue(row.value) && (
