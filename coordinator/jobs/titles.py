@@ -17,7 +17,7 @@ _BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 
 def title(kind: str, parameters: Any) -> str:
     """Return a job's title: one printable line of 1 to MAX_LENGTH characters, for any parameters."""
-    return _sanitize(_title_of_kind(kind, parameters) or _title_of_parameters(kind, parameters))
+    return sanitize(_title_of_kind(kind, parameters) or _title_of_parameters(kind, parameters))
 
 
 def _title_of_kind(kind: str, parameters: Any) -> str:
@@ -37,7 +37,7 @@ def _title_of_parameters(kind: str, parameters: Any) -> str:
     return f"{kind}: {', '.join(plain[:_NAMED])}" if plain else kind
 
 
-def _sanitize(text: str) -> str:
+def sanitize(text: str) -> str:
     """Return one line of at most MAX_LENGTH characters. Control and formatting characters are replaced."""
     line = _BLANKS.sub(" ", text[: 20 * MAX_LENGTH]).strip()
     shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in line) or "?"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.jobs import titles
 from coordinator.jobs.delegated_submission import JobRequest, Maker, OnBehalf
 from coordinator.server.bodies import MAX_BODY
 from coordinator.workflows import planning, results, retries
@@ -161,7 +162,7 @@ class Engine:
         fields: dict[str, str | bytes] = {"counts": json.dumps(counts), "waits": look.waits}
         if state in ENDED:
             first = next((name for name, each in plan.states.items() if each == "failed"), "")
-            error = planning.find_error(first, plan, known) if first else ""
+            error = self._describe_failure(first, plan, known) if first else ""
             fields |= {
                 "final": workflows.pack_states(plan.states),
                 "error": "; ".join(filter(None, (first and f"{first}: {error or 'failed'}", look.left)))[:_MAX_ERROR],
@@ -170,6 +171,12 @@ class Engine:
         jobs = lost[:_COMPARED] if state in ENDED else []
         if not self.store.workflows.settle(stored, state, self._ttl_seconds, jobs, **fields):
             look.outcome.again = True
+
+    def _describe_failure(self, action: str, plan: Plan, known: Known) -> str:
+        key = planning.failed_key(action, plan, known)
+        job = known.jobs.get(key)
+        [[error]] = self.store.workflows.job_fields([job.id], ("error",)) if job else [[None]]
+        return planning.describe_failure(action, plan, known, {key: (error or b"").decode(errors="replace")})
 
 
 def _is_reopened(known: Known) -> bool:
@@ -400,7 +407,7 @@ class _Look:
             return
         wanted = JobRequest(
             job_id=step.job_id,
-            body={"type": action.type, "parameters": parameters, **action.options},
+            body={"type": action.type, "parameters": parameters, "name": self._job_name(step), **action.options},
             maker=self._maker,
             after=step.after,
             after_any=step.after_any,
@@ -414,6 +421,11 @@ class _Look:
         self._batch_bytes += size
         if len(self._batch) >= _TOGETHER or self._batch_bytes > _TOGETHER_BYTES:
             self._send()
+
+    def _job_name(self, step: Submit) -> str:
+        """Return a job name such as `report / fit [4]`, with the index of the item of a foreach."""
+        item = f" [{step.index}]" if step.action.foreach is not None else ""
+        return titles.sanitize(f"{self._stored.name} / {step.action.id}{item}")
 
     def _send(self) -> None:
         batch, self._batch, self._batch_bytes = self._batch, [], 0

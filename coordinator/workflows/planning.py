@@ -309,3 +309,28 @@ def find_error(action: str, plan: Plan, known: Known) -> str:
     if job and job.state is None:
         return _GONE
     return record.error if record else ""
+
+
+#: Beginning of the error of a job with one unit, which says nothing about an item of a foreach.
+_ONLY_UNIT = "1 of 1 unit failed; "
+
+
+def failed_key(action: str, plan: Plan, known: Known) -> str:
+    """Return the key of the first failed item of a failed foreach. For other actions, return the action's ID."""
+    record = known.records.get(action)
+    for index in range(len(record.items) if record and plan.states[action] == "failed" else 0):
+        key = item_key(action, index)
+        job, own = known.jobs.get(key), known.records.get(key)
+        if (job and (job.state or "failed") == "failed") or (own and own.state == "failed"):
+            return key
+    return action
+
+
+def describe_failure(action: str, plan: Plan, known: Known, job_errors: Mapping[str, str]) -> str:
+    """Return why an action failed or was skipped, or an empty string. `job_errors` contains errors of jobs by key."""
+    key = failed_key(action, plan, known)
+    if key == action:
+        return find_error(action, plan, known) or job_errors.get(action, "")
+    job, own = known.jobs.get(key), known.records.get(key)
+    reason = _GONE if job and job.state is None else own.error if own else job_errors.get(key, "")
+    return f"item {key.rpartition('/')[2]}: {reason.removeprefix(_ONLY_UNIT) or 'failed'}"

@@ -23,6 +23,8 @@ from threads_protocol.answers import workflows as answers
 _HELD = frozenset({"queued", "blocked"})
 #: Maximum number of jobs per response that show a waiting reason.
 _EXPLAINED = 20
+#: Maximum number of items of all foreach actions whose times are read.
+_TIMED_ITEMS = 1000
 #: Maximum number of notes in one response.
 _NOTES = 20
 
@@ -91,6 +93,7 @@ class WorkflowQueries:
         """Return a workflow with its actions. Raises NotFound."""
         whole, known, plan, course = self.planned(workflow, tenant)
         own = {key: job.id for key, job in known.jobs.items() if "/" not in key}
+        own |= {key: known.jobs[key].id for key in _items_to_read(plan, known) if key in known.jobs}
         fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
         actions = [serializers.serialize_action(action, plan, known, fields) for action in whole.actions.values()]
         self._explain(actions)
@@ -109,8 +112,10 @@ class WorkflowQueries:
         action = whole.actions.get(name)
         if action is None:
             raise errors.NotFound(f"workflow {workflow} has no action {name}", field="action_id")
-        job, record = known.jobs.get(name), known.records.get(name)
-        fields = {name: self._store.job_fields([job.id], JOB_FIELDS)[0]} if job else {}
+        record = known.records.get(name)
+        wanted = {name} | {key for key in _items_to_read(plan, known) if key.startswith(f"{name}/")}
+        named = {key: known.jobs[key].id for key in wanted if key in known.jobs}
+        fields = dict(zip(named, self._store.job_fields(list(named.values()), JOB_FIELDS), strict=True))
         row = serializers.serialize_action(action, plan, known, fields)
         self._explain([row])
         return {
@@ -126,6 +131,12 @@ class WorkflowQueries:
         held = {row["job_id"]: row for row in actions if row["job_id"] and row["state"] in _HELD}
         for job in self._jobs.by_ids([job for job in held if job][:_EXPLAINED]):
             held[job["job_id"]]["waiting_because"] = job["waiting_because"]
+
+
+def _items_to_read(plan: Plan, known: Known) -> set[str]:
+    """Return the items of a foreach that tell its times and its failure. If there are many, times are not read."""
+    items = {key for key in known.jobs if "/" in key}
+    return items if len(items) <= _TIMED_ITEMS else {planning.failed_key(name, plan, known) for name in plan.states}
 
 
 def _notes(whole: Document, known: Known, retry: Retry, outdated: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""API routes of workflows: submit, validate, list, get, cancel, retry, approve and delete."""
+"""API routes of workflows: submit, validate, list, get, cancel, retry, approve, reject and delete."""
 
 from __future__ import annotations
 
@@ -220,23 +220,52 @@ def approve_action(
     principal: http.PrincipalDep,
 ) -> Response:
     """Approve an action that waits for a person. If the action still waits for other actions, the response is a 409."""
-    whole, known, plan, _ = queries.planned(workflow_id, principal.only_tenant)
-    action = whole.actions.get(action_id)
-    if action is None or action.type != action_types.APPROVE:
-        there = ", ".join(validation.approvals(whole)) or "none"
-        detail = f"workflow {workflow_id} has no approval {action_id}; its approvals are {there}"
-        raise errors.NotFound(detail, field="action_id")
-    state = plan.states[action_id]
-    if state not in (APPROVAL, "done"):
-        open_ones = [name for name in action.dependencies if plan.states[name] != "done"]
-        what = f"waits for {', '.join(open_ones[:5])}" if state == planning.WAITING else f"is {state}"
-        raise errors.Conflict(f"{action_id} {what}; it cannot be approved now", field="action_id")
+    attempt = _require_decision(queries, workflow_id, action_id, "done", principal)
     moment = int(cluster.store.clock.now() * 1000)
     given = {"by": principal.name or principal.token, "at": moment}
     record = {"state": "done", "result": given, "ended": moment}
-    answer = cluster.store.workflows.approve(workflow_id, known.attempt, action_id, record, principal.actor)
+    answer = cluster.store.workflows.decide(workflow_id, attempt, action_id, "approve", record, principal.actor)
     _check(workflow_id, "approve an action of", answer)
     return json_response(queries.row(workflow_id, principal.only_tenant))
+
+
+@routes.post(
+    "/workflows/{workflow_id}/actions/{action_id}/reject",
+    dependencies=_STEERS,
+    **http.describe_response(answers.Workflow),
+)
+def reject_action(
+    workflow_id: WorkflowId,
+    action_id: ActionId,
+    cluster: http.ClusterDep,
+    queries: Queries,
+    principal: http.PrincipalDep,
+) -> Response:
+    """Reject an action that waits for a person. The action fails, and a retry of the workflow asks again."""
+    attempt = _require_decision(queries, workflow_id, action_id, "failed", principal)
+    name = principal.name or principal.token
+    moment = int(cluster.store.clock.now() * 1000)
+    record = {"state": "failed", "error": f"rejected by {name}" if name else "rejected", "ended": moment}
+    answer = cluster.store.workflows.decide(workflow_id, attempt, action_id, "reject", record, principal.actor)
+    _check(workflow_id, "reject an action of", answer)
+    return json_response(queries.row(workflow_id, principal.only_tenant))
+
+
+def _require_decision(queries: Queries, workflow: str, name: str, outcome: str, principal: http.PrincipalDep) -> int:
+    """Return the workflow's attempt if an action waits for a person, or has this outcome already."""
+    whole, known, plan, _ = queries.planned(workflow, principal.only_tenant)
+    action = whole.actions.get(name)
+    if action is None or action.type != action_types.APPROVE:
+        there = ", ".join(validation.approvals(whole)) or "none"
+        detail = f"workflow {workflow} has no approval {name}; its approvals are {there}"
+        raise errors.NotFound(detail, field="action_id")
+    state = plan.states[name]
+    if state not in (APPROVAL, outcome):
+        open_ones = [each for each in action.dependencies if plan.states[each] != "done"]
+        what = f"waits for {', '.join(open_ones[:5])}" if state == planning.WAITING else f"is {state}"
+        verb = "approved" if outcome == "done" else "rejected"
+        raise errors.Conflict(f"{name} {what}; it cannot be {verb} now", field="action_id")
+    return known.attempt
 
 
 @routes.delete("/workflows/{workflow_id}", status_code=204, dependencies=_STEERS)

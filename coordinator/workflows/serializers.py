@@ -7,11 +7,12 @@ from typing import cast
 
 from coordinator import decoding, destinations
 from coordinator.workflows import engine, planning
-from coordinator.workflows.documents import document
+from coordinator.workflows.documents import action_types, document
 from coordinator.workflows.documents.document import Action
 from coordinator.workflows.planning import WAITING, Known, Plan, item_key
 from jobs.store.workflows import StoredWorkflow
 from threads_protocol.answers import workflows as answers
+from threads_protocol.states import TERMINAL
 from threads_protocol.yaml_texts import Complaint
 
 #: Job fields that the response of an action contains.
@@ -45,11 +46,13 @@ def serialize_action(
 ) -> answers.Action:
     """Return the response about an action.
 
-    `fields` contains the JOB_FIELDS of each action's job, by action ID.
+    `fields` contains the JOB_FIELDS of each action's job by action ID, and of failed items by ACTION/INDEX.
     """
     job, record = known.jobs.get(action.id), known.records.get(action.id)
-    _, started, ended, done, total, error = fields.get(action.id, (None,) * len(JOB_FIELDS))
-    said = planning.find_error(action.id, plan, known) or (error or b"").decode(errors="replace")
+    *_, done, total, _ = fields.get(action.id, (None,) * len(JOB_FIELDS))
+    started, ended = _times(action, plan, known, fields)
+    job_errors = {key: (fields[key][-1] or b"").decode(errors="replace") for key in _keys(action, plan, known, fields)}
+    said = planning.describe_failure(action.id, plan, known, job_errors)
     items = None
     if action.foreach is not None:
         finished, of = engine.count_items(known, action.id)
@@ -64,10 +67,27 @@ def serialize_action(
         "waiting_because": None,
         "error": said or None,
         "started": _format_time(started),
-        "ended": _format_time(ended) or (decoding.format_optional_ms(record.ended if record else None)),
+        "ended": _format_time(ended) or decoding.format_optional_ms(record.ended if record else None),
         "progress": _progress(done, total),
         "items": items,
+        "message": action.parameters.get("message") if action.type == action_types.APPROVE else None,
     }
+
+
+def _times(action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]) -> tuple[int, int]:
+    """Return the first start and the last end of an action's jobs in milliseconds. Unknown times are 0."""
+    record = known.records.get(action.id)
+    keys = [item_key(action.id, index) for index in range(len(record.items) if record else 0)] or [action.id]
+    rows = [fields[key] for key in keys if key in fields]
+    if len(rows) < len(keys):  # too many items to read, or items without a job
+        return 0, 0
+    starts, ends = ([int(row[place] or 0) for row in rows] for place in (1, 2))
+    return min(filter(None, starts), default=0), max(ends) if plan.states[action.id] in TERMINAL else 0
+
+
+def _keys(action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]) -> set[str]:
+    """Return the keys of `fields` that explain a failure of the action."""
+    return {action.id, planning.failed_key(action.id, plan, known)}.intersection(fields)
 
 
 def serialize_items(action: Action, known: Known) -> list[answers.Item]:
@@ -88,8 +108,8 @@ def serialize_complaint(complaint: Complaint) -> answers.Complaint:
     return cast(answers.Complaint, document.complaint_fields(complaint))
 
 
-def _format_time(ms: bytes | None) -> str | None:
-    return decoding.format_optional_ms(ms.decode()) if ms and ms != b"0" else None
+def _format_time(ms: int) -> str | None:
+    return decoding.format_optional_ms(str(ms)) if ms else None
 
 
 def _progress(done: bytes | None, total: bytes | None) -> float | None:

@@ -174,10 +174,12 @@ class Workflows(Part):
         """
         return self._functions.run_acknowledged_texts("cancel_workflow", workflow, *actor)
 
-    def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
-        """Approve an action that waits for a person, and store the approval."""
+    def decide(
+        self, workflow: str, attempt: int, action: str, verb: str, record: Any, actor: Actor = ANONYMOUS
+    ) -> list[str]:
+        """Store the decision about an action that waits for a person. The verb is approve or reject."""
         return self._functions.run_acknowledged_texts(
-            "approve_workflow", workflow, attempt, action, json.dumps(record), *actor
+            "decide_workflow", workflow, attempt, action, json.dumps(record), verb, *actor
         )
 
     def retry(

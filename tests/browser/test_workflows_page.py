@@ -64,18 +64,21 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     workflows.move("done", "compare")
     workflows.move("approval", "sign-off")
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_role("dialog", name="Approve sign-off?")).to_contain_text("publish")
+    expect(page.get_by_role("dialog", name="Approve: Publish the report?")).to_contain_text("publish")
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     assert workflows.posted == [f"/api/workflows/{WORKFLOW}/actions/sign-off/approve"]
-    # The failed action is above the graph, with its reason and the number of skipped actions.
+    # The failed action is above the graph, with its reason and the skipped actions.
     workflows.move("failed", "publish", error="no space left <b>on</b> device")
     workflows.move("skipped", "clean-up")
-    expect(page.get_by_role("alert")).to_have_text(
-        "publish failed: no space left <b>on</b> device. 1 that wait for it is skipped"
-    )
+    expect(page.get_by_role("alert")).to_have_text("publish failed: no space left <b>on</b> device. Skipped: clean-up")
     expect(page.get_by_role("button", name="Path to the failure")).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_text(re.compile("^5 actions on it"))).to_be_visible()
+    page.get_by_role("button", name="Timeline").click()
+    bars = page.get_by_role("region", name="Timeline of actions")
+    expect(bars.get_by_role("button", name="publish")).to_be_visible()
+    expect(bars.locator(".bar.failed")).to_have_count(1)
+    page.get_by_role("button", name="Graph").click()
     page.keyboard.press("c")
     page.get_by_role("dialog").get_by_role("button", name="Cancel workflow").click()
     expect(page.get_by_role("region", name=f"Workflow {WORKFLOW}")).to_contain_text("cancelling")
@@ -93,21 +96,21 @@ def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_ad
     workflows.move("failed", "run-0123", error="exit code 1")
     page = open_address(url + OPEN)
     expect(page.get_by_text("900 actions", exact=False)).to_have_count(0)
-    share = "1\u202f200 actions that stand alike share 3 boxes."
+    share = "1\u202f200 similar actions share 3 boxes."
     expect(page.get_by_text(share)).to_be_visible()
     graph = graph_of(page)
     graph.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect(graph).to_have_attribute("aria-valuetext", "400 alike, run-…, command: 1 failed, 399 waiting")
+    expect(graph).to_have_attribute("aria-valuetext", "400 similar, run-…, command: 1 failed, 399 waiting")
     page.keyboard.press("Enter")
     panel = page.get_by_role("complementary", name="Action run-0123")
     panel.get_by_role("button", name="Unfold").click()
-    expect(page.get_by_text("800 actions that stand alike share 2 boxes.")).to_be_visible()
+    expect(page.get_by_text("800 similar actions share 2 boxes.")).to_be_visible()
     shot(page, "workflow-unfolded")
-    page.get_by_label("Fold what stands alike").uncheck()
-    expect(page.get_by_text("stand alike share")).to_have_count(0)
+    page.get_by_label("Group similar steps").uncheck()
+    expect(page.get_by_text("similar actions share")).to_have_count(0)
     # The open action is visible in the list, and the page contains only visible rows.
     page.keyboard.press("l")
     table = page.get_by_role("region", name="Actions").get_by_role("table")

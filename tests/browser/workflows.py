@@ -24,6 +24,7 @@ def action(name: str, *dependencies: str, kind: str = "command", **more: Any) ->
         "ended": None,
         "progress": None,
         "items": None,
+        "message": "Publish the report?" if kind == "approve" else None,
         **more,
     }
 
@@ -171,8 +172,8 @@ class Workflows(Programs):
         if path.startswith("/api/schedules/"):
             self.schedules[0]["state"] = "paused" if path.endswith("/pause") else "active"
             return 200, self.schedules[0]
-        if path.endswith("/approve"):
-            self.move("done", path.split("/")[-2])
+        if path.endswith(("/approve", "/reject")):
+            self.move("done" if path.endswith("/approve") else "failed", path.split("/")[-2])
         if path.endswith("/cancel"):
             self.state = "cancelling"
         if path.endswith("/retry"):

@@ -20,7 +20,7 @@ REFUSED_WHEN_FULL = {
     "add_schedule",
     "add_service",
     "add_workflow",
-    "approve_workflow",
+    "decide_workflow",
     "attach",
     "attach_take",
     "attach_write",

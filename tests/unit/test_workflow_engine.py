@@ -356,6 +356,41 @@ def test_an_approval_waits_for_a_person(flows: Flows) -> None:
     assert flows.states(workflow) == {"a": "done", "ok": "done", "b": "queued"}
     lines = [json.loads(line) for line in flows.ask("GET", "/api/audit?after=0").json()["lines"]]
     assert [line["subject"] for line in lines if line.get("action") == "approve"] == [f"{workflow}/ok"]
+    late = flows.steer(workflow, "actions/ok/reject")
+    assert late.status_code == 409 and "ok is done; it cannot be rejected now" in late.json()["detail"]
+
+
+def test_a_rejected_action_fails_and_a_retry_asks_again(flows: Flows) -> None:
+    workflow = flows.submit("ok, action_type: approve, message: go?", "b, dependencies: [ok]")
+    flows.look(workflow)
+    [question, _] = flows.row(workflow)["actions"]
+    assert (question["state"], question["message"]) == ("approval", "go?")
+    for _ in range(2):
+        assert flows.steer(workflow, "actions/ok/reject").status_code == 200
+    flows.look(workflow)
+    row = flows.row(workflow)
+    assert flows.states(workflow) == {"ok": "failed", "b": "skipped"}
+    assert row["error"].startswith("ok: rejected") and row["actions"][0]["error"].startswith("rejected")
+    assert flows.steer(workflow, "retry").status_code == 200
+    flows.look(workflow)
+    assert flows.states(workflow) == {"ok": "approval", "b": "waiting"}
+
+
+def test_a_failure_names_the_item_and_its_reason(flows: Flows) -> None:
+    each = "square, action_type: command, foreach: [2, 3], command: [run]"
+    workflow = flows.submit(each, "report, dependencies: [square]")
+    flows.look(workflow)
+    job = flows.ask("GET", f"/api/jobs/{flows.job_of(workflow, 'square/1')}").json()
+    assert job["name"] == job["title"] == "test / square [1]"
+    flows.failed(workflow, "square/1")
+    flows.done(workflow, "square/0")
+    row = flows.row(workflow)
+    assert row["error"] == "square: item 1: exit code 3"
+    assert row["created"] <= row["actions"][0]["started"] <= row["actions"][0]["ended"] <= row["ended"]
+    assert row["actions"][0]["error"] == row["error"].removeprefix("square: ")
+    assert row["actions"][1]["error"] == "square failed"
+    detail = flows.ask("GET", f"/api/workflows/{workflow}/actions/square").json()
+    assert detail["error"] == row["actions"][0]["error"]
 
 
 # -- artifacts ------------------------------------------------------------------------------------------------------
@@ -495,6 +530,7 @@ def test_other_tenants_see_and_steer_nothing(flow: Flows) -> None:
         ("POST", "/retry"),
         ("DELETE", ""),
         ("POST", "/actions/ok/approve"),
+        ("POST", "/actions/ok/reject"),
     ]
     for method, path in calls:
         assert flow.ask(method, f"/api/workflows/{workflow}{path}", token=stranger).status_code == 404, path

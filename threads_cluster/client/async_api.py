@@ -95,6 +95,7 @@ class AsyncWorkflows(Wrapper):
     cancel = awaited(Workflows.cancel)
     retry = awaited(Workflows.retry)
     approve = awaited(Workflows.approve)
+    reject = awaited(Workflows.reject)
     delete = awaited(Workflows.delete)
 
 

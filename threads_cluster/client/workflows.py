@@ -137,6 +137,16 @@ class Workflows(Resource):
         """
         return self._ask("POST", f"/{quoted(workflow)}/actions/{quoted(action)}/approve", answers.Workflow)
 
+    def reject(self, workflow: str, action: str) -> Json:
+        """Reject the action of a `workflow` that waits for the approval of a person.
+
+        The action fails, and a retry of the workflow asks again.
+
+        Example:
+            cluster.workflows.reject(workflow_id, action="deploy")
+        """
+        return self._ask("POST", f"/{quoted(workflow)}/actions/{quoted(action)}/reject", answers.Workflow)
+
     def delete(self, workflow: str) -> None:
         """Delete a finished workflow. The cluster keeps its jobs.
 

@@ -59,6 +59,7 @@ class Action(Answer):
     ended: Moment | None
     progress: Annotated[float | None, describe("Fraction of the job's units that are done, 0..1.")]
     items: Annotated[Items | None, describe("Progress of an action with foreach.")]
+    message: Annotated[str | None, describe("Question of an approval; null for other actions.")]
 
 
 class Item(Answer):

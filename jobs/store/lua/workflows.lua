@@ -98,9 +98,9 @@ local function cancel_workflow(args)
   return { 'ok', 'cancelling' }
 end
 
--- APPROVE_WORKFLOW id attempt action record tenant token -> {ok|conflict, state} | {missing}
--- Approve an action. A repeated call changes nothing.
-local function approve_workflow(args)
+-- DECIDE_WORKFLOW id attempt action record approve|reject tenant token -> {ok|conflict, state} | {missing}
+-- Approve or reject an action. A repeated call changes nothing.
+local function decide_workflow(args)
   local id, attempt, action = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt', 'tenant')
   if not known[1] then return { 'missing' } end
@@ -111,7 +111,7 @@ local function approve_workflow(args)
   call('HSET', PREFIX .. 'workflow:' .. id, 'state', 'running')
   call('SADD', PREFIX .. 'workflowsdue', id)
   Workflows.emit(id, 'running')
-  Audit.log(now(), args[5], args[6], 'approve', id .. '/' .. action, 'ok')
+  Audit.log(now(), args[6], args[7], args[5], id .. '/' .. action, 'ok')
   return { 'ok', 'running' }
 end
 
@@ -256,7 +256,7 @@ end
 
 register({
   { 'add_workflow', add_workflow },
-  { 'approve_workflow', approve_workflow },
+  { 'decide_workflow', decide_workflow },
   { 'cancel_workflow', cancel_workflow, 'allow-oom' },
   { 'delete_workflow', delete_workflow, 'allow-oom' },
   { 'forget_actions', forget_some, 'allow-oom' },

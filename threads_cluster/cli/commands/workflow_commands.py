@@ -159,6 +159,18 @@ def approve(
 
 
 @app.command()
+def reject(
+    ctx: typer.Context,
+    workflow: Id,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="The action that waits for approval.")],
+    as_json: AsJson = False,
+) -> None:
+    """Reject an action that waits for a person. The action fails; a retry of the workflow asks again."""
+    row = ctx.obj.cluster.workflows.reject(workflow, action)
+    show.json_line(row) if as_json else show.line(f"{action} rejected")
+
+
+@app.command()
 def delete(ctx: typer.Context, workflow: Id) -> None:
     """Delete a workflow that has ended. Its jobs stay until they expire."""
     ctx.obj.cluster.workflows.delete(workflow)
@@ -221,7 +233,7 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
             if line != said and course["state"] not in ("done", "failed", "cancelled"):
                 show.say(line)
                 for action in _waiting_for_people(course["actions"]):
-                    show.say(f"next: cluster workflow approve {workflow} {action}")
+                    show.say(f"next: cluster workflow approve {workflow} {action}, or reject")
             said = line
     except KeyboardInterrupt:
         show.say(f"the workflow keeps running; watch it with: cluster workflow status {workflow} --wait")
@@ -308,7 +320,8 @@ def _action_cells(action: Mapping[str, Any]) -> tuple[Any, ...]:
         state = f"{state} {items['done']}/{items['total']}"
     elif state == "running" and progress is not None:
         state = f"{state} {progress:.0%}"
-    why = action.get("error") or action.get("waiting_because")
+    question = action.get("message") if state == "approval" else None
+    why = action.get("error") or action.get("waiting_because") or question
     return (action["action_id"], action["action_type"], state, action.get("job_id"), why)
 
 

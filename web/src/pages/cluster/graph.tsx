@@ -32,6 +32,7 @@ import { Button } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { state } from "./model/state";
+import { truncate } from "./model/truncate";
 import type { GraphLayout, WorkflowView } from "./model/workflow-view";
 import {
   commonName,
@@ -222,7 +223,7 @@ function FoldingControls({ boxes }: { boxes: readonly (readonly number[])[] }) {
   const held = folded.reduce((sum, each) => sum + each.length, 0);
   return (
     <>
-      {formatInteger(held)} actions that stand alike share {formatInteger(folded.length)} box
+      {formatInteger(held)} similar actions share {formatInteger(folded.length)} box
       {folded.length === 1 ? "" : "es"}.
     </>
   );
@@ -261,7 +262,7 @@ function describeBox(members: readonly number[], workflow: Workflow): string {
   if (actions.length > 1) {
     const counts = countStates(actions.map((action) => action.state));
     const states = counts.map(([name, count]) => `${formatInteger(count)} ${name}`).join(", ");
-    return `${formatInteger(actions.length)} alike, ${describeNames(actions)}, ${first.action_type}: ${states}`;
+    return `${formatInteger(actions.length)} similar, ${describeNames(actions)}, ${first.action_type}: ${states}`;
   }
   const names = allDependencies(first);
   const waits = names.length > 4 ? `${formatInteger(names.length)} actions` : names.join(", ");
@@ -317,7 +318,8 @@ function describeNames(actions: readonly Action[]): string {
 }
 
 function describeAction(action: Action): string {
-  const { action_type: type, ended, items, progress, state: name } = action;
+  const { action_type: type, ended, error, items, progress, state: name } = action;
+  if (name === "failed" && error) return truncate(`failed: ${error}`, 34);
   const took = ended && name === "done" ? formatSeconds(actionSeconds(action, 0)) : "";
   const far =
     !ended &&

@@ -21,18 +21,19 @@ import { LoadingRows, type Column, numberColumn } from "../../ui/table";
 import { runAction, showError, showToast } from "../../ui/toast";
 import { ErrorMessage } from "../../ui/error-message";
 import { selectAction, GraphView } from "./graph";
+import { Timeline } from "./workflow-timeline";
 import { truncate } from "./model/truncate";
 import { openService, openWorkflow, state } from "./model/state";
 import { followWorkflow, type WorkflowView } from "./model/workflow-view";
 import {
   loadAction,
-  approveAction,
+  decideAction,
   countStates,
   firstFailure,
   hasEnded,
   allowedVerbs,
   actionSeconds,
-  countSkipped,
+  skippedActions,
   controlWorkflow,
   allDependencies,
   type Structure,
@@ -75,15 +76,15 @@ interface Props {
 }
 
 function WorkflowBody({ view, workflow, structure, problem }: Props & { problem: Problem | undefined }) {
-  const list = state.look.value === "list";
+  const look = state.look.value;
   const drawn = view.graphLayout.value;
   const action = workflow.actions[structure.vertexOf.get(state.action.value) ?? -1];
   useLayoutEffect(
     () =>
       bindShortcuts({
         L: {
-          text: "show the actions as a list or as a graph",
-          run: () => (state.look.value = list ? "graph" : "list"),
+          text: "show the actions as a graph, a list or a timeline",
+          run: () => (state.look.value = LOOKS[(LOOKS.indexOf(look) + 1) % LOOKS.length] ?? "graph"),
         },
         E: {
           text: "open the first failed action",
@@ -115,7 +116,9 @@ function WorkflowBody({ view, workflow, structure, problem }: Props & { problem:
       <GraphTools view={view} workflow={workflow} />
       <div class={`workflow-body ages ${action ? "with-drawer" : ""}`}>
         <div class="list">
-          {list || !drawn ? (
+          {look === "timeline" ? (
+            <Timeline workflow={workflow} />
+          ) : look === "list" || !drawn ? (
             <ActionList workflow={workflow} />
           ) : (
             <GraphView view={view} workflow={workflow} structure={structure} graphLayout={drawn} />
@@ -202,7 +205,7 @@ function Failure({ workflow, structure }: { workflow: Workflow; structure: Struc
   const action = first === undefined ? undefined : workflow.actions[first];
   if (first === undefined || !action) return null;
   const others = (workflow.counts.failed ?? 1) - 1;
-  const skipped = countSkipped(structure, workflow.actions, first);
+  const skipped = skippedActions(structure, workflow.actions, first);
   return (
     <div class="trouble" role="alert">
       <p>
@@ -210,7 +213,7 @@ function Failure({ workflow, structure }: { workflow: Workflow; structure: Struc
           {action.action_id}
         </Button>{" "}
         failed{others > 0 && `, and ${formatInteger(others)} more`}: {truncate(action.error ?? "no reason given")}
-        {skipped > 0 && `. ${formatInteger(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
+        {skipped.length > 0 && `. Skipped: ${listFew(skipped)}`}
       </p>
     </div>
   );
@@ -237,14 +240,14 @@ function Approvals({ view, workflow }: { view: WorkflowView; workflow: Workflow 
   const waiting = workflow.actions.filter((action) => action.state === "approval");
   if (!waiting.length) return null;
   return (
-    <ul class="approvals" aria-label="Waits for approval">
+    <ul class="approvals" aria-label="Approvals">
       {waiting.slice(0, MAX_APPROVALS).map((action) => (
         <li key={action.action_id} class="row">
-          <StateLabel state="approval" text="Waits for approval:" />
+          <StateLabel state="approval" text={questionOf(action)} />
           <Button class="link mono" onClick={() => selectAction(action.action_id)}>
             {action.action_id}
           </Button>
-          <ApproveButton view={view} workflow={workflow} action={action} />
+          <DecisionButtons view={view} workflow={workflow} action={action} />
         </li>
       ))}
       {waiting.length > MAX_APPROVALS && <li class="soft">and {formatInteger(waiting.length - MAX_APPROVALS)} more</li>}
@@ -252,31 +255,58 @@ function Approvals({ view, workflow }: { view: WorkflowView; workflow: Workflow 
   );
 }
 
-function ApproveButton({ view, workflow, action }: { view: WorkflowView; workflow: Workflow; action: Action }) {
+/** Return the question of an approval. */
+function questionOf({ action_id: id, message }: Action): string {
+  return message ?? `Approve ${id}?`;
+}
+
+/** Name up to three of several actions. */
+function listFew(names: readonly string[]): string {
+  const more = names.length - 3;
+  return `${names.slice(0, 3).join(", ")}${more > 0 ? ` and ${formatInteger(more)} more` : ""}`;
+}
+
+const DECISIONS = {
+  approve: { label: "Approve", done: "Approved" },
+  reject: { label: "Reject", done: "Rejected" },
+} as const;
+
+function DecisionButtons({ view, workflow, action }: { view: WorkflowView; workflow: Workflow; action: Action }) {
   const busy = useSignal(false);
-  const give = async () => {
-    const next = workflow.actions.filter((each) => allDependencies(each).includes(action.action_id));
-    const names = next.slice(0, 3).map((each) => each.action_id);
+  const { action_id: id } = action;
+  const next = workflow.actions.filter((each) => allDependencies(each).includes(id)).map((each) => each.action_id);
+  const consequences = {
+    approve: next.length ? `Next actions: ${listFew(next)}.` : "No other action waits for this approval.",
+    reject: "The action fails, and the actions that need it are skipped. Retry asks again.",
+  };
+  const decide = async (verb: "approve" | "reject") => {
+    const { label, done } = DECISIONS[verb];
     const question = {
-      title: `Approve ${action.action_id}?`,
-      text: next.length
-        ? `Next actions: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
-        : "No other action waits for this approval.",
-      buttonLabel: "Approve",
+      title: `${label}: ${questionOf(action)}`,
+      text: consequences[verb],
+      buttonLabel: label,
+      isDangerous: verb === "reject",
     };
     if (busy.peek() || !(await askConfirmation(question))) return;
     busy.value = true;
-    const { action_id: id } = action;
-    await runAction(`Approve ${id}`, `Approved ${id}`, approveAction(workflow.workflow_id, id));
+    await runAction(`${label} ${id}`, `${done} ${id}`, decideAction(workflow.workflow_id, id, verb));
     busy.value = false;
     view.refresh();
   };
   return (
-    <Button class="primary" disabled={busy.value} onClick={() => void give()}>
-      Approve
-    </Button>
+    <>
+      <Button class="primary" disabled={busy.value} onClick={() => void decide("approve")}>
+        Approve
+      </Button>
+      <Button disabled={busy.value} onClick={() => void decide("reject")}>
+        Reject
+      </Button>
+    </>
   );
 }
+
+const LOOKS = ["graph", "list", "timeline"];
+const LOOK_TITLES: Record<string, string> = { graph: "Graph", timeline: "Timeline", list: "List" };
 
 const PATHS = [
   ["critical", "Critical path"],
@@ -290,9 +320,9 @@ function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow
   return (
     <div class="row loose">
       <div class="segments" role="group" aria-label="Shown as">
-        {(["graph", "list"] as const).map((look) => (
+        {LOOKS.map((look) => (
           <Button key={look} aria-pressed={state.look.value === look} onClick={() => (state.look.value = look)}>
-            {look === "graph" ? "Graph" : "List"}
+            {LOOK_TITLES[look]}
           </Button>
         ))}
       </div>
@@ -307,7 +337,7 @@ function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow
           </Button>
         ))}
       </div>
-      {state.look.value !== "list" && (
+      {state.look.value === "graph" && (
         <>
           <div class="segments" role="group" aria-label="Highlighted">
             {PATHS.filter(([name]) => name === "critical" || firstFailure(workflow.actions) !== undefined).map(
@@ -332,7 +362,7 @@ function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow
                   state.fold.value = event.currentTarget.checked;
                 }}
               />
-              Fold what stands alike
+              Group similar steps
             </label>
           )}
           <span class="small soft num" role="status">
@@ -413,18 +443,19 @@ function ActionPanel({ view, workflow, structure, action }: Props & { action: Ac
       <div class="row">
         <StateLabel state={action.state} />
         <span class="soft">{action.action_type}</span>
-        {action.state === "approval" && <ApproveButton view={view} workflow={workflow} action={action} />}
+        {action.state === "approval" && <DecisionButtons view={view} workflow={workflow} action={action} />}
       </div>
+      {action.message && <p>{action.message}</p>}
       {action.error && <p class={action.state === "failed" ? "trouble" : "soft"}>{action.error}</p>}
       {action.job_id && <ActionJob id={action.job_id} />}
-      {box && box.length > 1 && state.look.value !== "list" && (
+      {box && box.length > 1 && state.look.value === "graph" && (
         <Siblings workflow={workflow} members={box} selected={action} />
       )}
       <ActionFacts action={action} />
       {jobs.length > 0 && <ActionItems jobs={jobs} total={action.items?.total ?? jobs.length} />}
       <Neighbors title="Waits for" ids={action.dependencies} workflow={workflow} structure={structure} />
       <Neighbors title="Waits for the end of" ids={action.after_any} workflow={workflow} structure={structure} />
-      <Neighbors title="Waits for it" ids={after} workflow={workflow} structure={structure} />
+      <Neighbors title="Needed by" ids={after} workflow={workflow} structure={structure} />
       {problem && connection.value === "live" && <ErrorMessage subject="Parameters" problem={problem} />}
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
@@ -556,7 +587,7 @@ function Siblings({
     <section class="part">
       <div class="row">
         <h3 class="grow">
-          Stand alike <span class="num">{formatInteger(actions.length)}</span>
+          Similar steps <span class="num">{formatInteger(actions.length)}</span>
         </h3>
         <Button onClick={unfold}>Unfold</Button>
       </div>

@@ -57,8 +57,9 @@ export function controlWorkflow(id: string, verb: "cancel" | "retry"): Promise<{
   return post(`/api/workflows/${encodeURIComponent(id)}/${verb}`);
 }
 
-export function approveAction(id: string, action: string): Promise<unknown> {
-  return post(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}/approve`);
+/** Approve or reject an action that waits for a person. */
+export function decideAction(id: string, action: string, verb: "approve" | "reject"): Promise<unknown> {
+  return post(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}/${verb}`);
 }
 
 const FINAL_STATES = ["done", "failed", "cancelled", "skipped"];
@@ -269,7 +270,8 @@ export function failurePath(
   return { vertices, text: "failure", seconds };
 }
 
-/** Count the actions that were skipped because of one action. */
-export function countSkipped({ graph }: Structure, actions: readonly Action[], vertex: number): number {
-  return [...findReachable(graph, vertex, true)].filter((each) => actions[each]?.state === "skipped").length;
+/** Return the IDs of the actions that were skipped because of one action. */
+export function skippedActions({ graph }: Structure, actions: readonly Action[], vertex: number): string[] {
+  const reachable = [...findReachable(graph, vertex, true)].flatMap((each) => actions[each] ?? []);
+  return reachable.filter((action) => action.state === "skipped").map((action) => action.action_id);
 }
