@@ -103,6 +103,7 @@ def test_what_is_excluded_stays_here(bench: Bench, folder: Path) -> None:
         "__pycache__/a.pyc",
         "sub/node_modules/x.js",
         "sub/.venv/bin/python",
+        "env2/pyvenv.cfg",
         ".env",
         ".cluster/secrets_key",
         "big.log",

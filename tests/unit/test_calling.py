@@ -35,7 +35,7 @@ def fake() -> Iterator[Calling]:
 @pytest.fixture(autouse=True)
 def no_project(monkeypatch: pytest.MonkeyPatch) -> None:
     """Upload no modules, because this checkout has many and the fake cluster runs calls in its folder."""
-    monkeypatch.setattr(project, "modules", dict)
+    monkeypatch.setattr(project, "PROJECT", project.Project({}))
 
 
 @pytest.fixture

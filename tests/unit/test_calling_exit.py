@@ -9,7 +9,7 @@ SCRIPT = """
 import threading
 from tests.unit.calling_fake import Calling
 from threads_cluster.client.calling import project
-project.modules = dict
+project.PROJECT = project.Project({})
 fake = Calling()
 fake.holds = True
 executor = fake.cluster().executor()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from tests.unit.calling_fake import Calling, Process
 from threads_cluster.client.calling import pickling, project
 from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
+from threads_cluster.client.calling.project import Project
 from threads_cluster.errors import BadArgument
 
 
@@ -23,25 +24,43 @@ def fake() -> Calling:
     return Calling()
 
 
+@pytest.fixture(autouse=True)
+def unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the modules of this process, except in tests that load a project."""
+    monkeypatch.setattr(project, "PROJECT", Project({}))
+
+
 @pytest.fixture
 def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Create a project of a module and a package, and import both. Other modules of this process are not loaded."""
-    (tmp_path / "alone_x.py").write_text("X = 1\n")
-    (tmp_path / "several_x" / "inner").mkdir(parents=True)
-    for path in ("__init__.py", "lazy.py", "inner/__init__.py"):
-        (tmp_path / "several_x" / path).write_text("")
-    (tmp_path / "several_x" / "data.bin").write_bytes(b"1")
+    """Create a project of three modules and a package, and import them."""
+    for path in ("alone_x.py", "other_x.py", "several_x/__init__.py"):
+        write(tmp_path / path, "class Point:\n    pass\n")
+    for path in ("lazy.py", "in/__init__.py"):
+        write(tmp_path / "several_x" / path, "")
+    write(tmp_path / "several_x/data.bin", "1")
+    write(tmp_path / "user_x.py", "def total(n):\n    import alone_x, several_x\n    return n\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = {name: importlib.import_module(name) for name in ("alone_x", "several_x")}
-    monkeypatch.setattr(project, "modules", partial(project.modules, found | {"sys": sys, "pytest": pytest}))
+    names = ("alone_x", "other_x", "several_x", "user_x")
+    found = {name: importlib.import_module(name) for name in names}
+    monkeypatch.setattr(project, "PROJECT", Project(found | {"sys": sys, "pytest": pytest}))
     yield tmp_path
-    for name in ("alone_x", "several_x"):
+    for name in names:
         sys.modules.pop(name, None)
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def parameters(fake: Calling, url: str = "http://127.0.0.1:1", **options: Any) -> dict[str, Any]:
     with fake.cluster(url) as cluster:
+        cluster.values.encode(options.pop("function", None))
         return Launching(cluster, Options(**options)).parameters()
+
+
+def module(name: str) -> Any:
+    return sys.modules[name]
 
 
 def uploaded(fake: Calling) -> set[str]:
@@ -49,12 +68,40 @@ def uploaded(fake: Calling) -> set[str]:
     return {line.split(b",")[1].strip(b' "').decode() for line in fake.committed[1].splitlines()[1:]}
 
 
-def test_loaded_modules_of_the_project_travel_with_their_packages(loaded: Path, fake: Calling) -> None:
-    assert parameters(fake)["files"]
-    assert uploaded(fake) == {
-        "alone_x.py",
-        *(f"several_x/{name}.py" for name in ("__init__", "lazy", "inner/__init__")),
-    }
+def test_modules_travel_that_the_function_and_its_module_import(loaded: Path, fake: Calling) -> None:
+    parameters(fake, function=module("user_x").total)
+    packages = (f"several_x/{name}.py" for name in ("__init__", "lazy", "in/__init__"))
+    assert uploaded(fake) == {"user_x.py", "alone_x.py", *packages}
+
+
+def test_a_function_without_modules_of_the_project_needs_no_files(loaded: Path, fake: Calling) -> None:
+    assert "files" not in parameters(fake, function=abs)
+
+
+def test_modules_of_arguments_and_of_stored_values_travel(loaded: Path, fake: Calling) -> None:
+    with fake.cluster() as cluster:
+        cluster.values.encode(((module("alone_x").Point(),), {}))
+        launching, kept = Launching(cluster, Options()), []
+        launching.parameters()
+        assert uploaded(fake) == {"alone_x.py"}
+        kept.append(cluster.put(module("other_x").Point()))
+        launching.parameters()
+        assert uploaded(fake) == {"alone_x.py", "other_x.py"}
+
+
+def test_environments_caches_and_hidden_folders_of_a_package_do_not_travel(loaded: Path, fake: Calling) -> None:
+    write(loaded / "several_x/env2/pyvenv.cfg", "")
+    for folder in ("env2/lib", "site-packages", "__pycache__", ".git", "node_modules"):
+        write(loaded / f"several_x/{folder}/unwanted.py", "")
+    write(loaded / "several_x/kept/more.py", "")
+    parameters(fake, function=module("several_x").Point)
+    assert uploaded(fake) == {f"several_x/{name}.py" for name in ("__init__", "lazy", "in/__init__", "kept/more")}
+
+
+def test_modules_of_another_environment_are_installed_packages(tmp_path: Path) -> None:
+    other = ModuleType("other_x")
+    other.__file__ = str(tmp_path / "env2/lib/python3.12/site-packages/other_x.py")
+    assert not Project({"other_x": other}).modules()
 
 
 def test_a_changed_module_is_uploaded_again_after_some_time(
@@ -62,41 +109,41 @@ def test_a_changed_module_is_uploaded_again_after_some_time(
 ) -> None:
     monkeypatch.setattr("threads_cluster.client.calling.launching.CHECK_SECONDS", 0.0)
     with fake.cluster() as cluster:
+        cluster.values.encode(module("alone_x"))
         launching = Launching(cluster, Options())
         first = launching.parameters()["files"]
         assert launching.parameters()["files"] == first
-        (loaded / "alone_x.py").write_text("X = 2  # longer\n")
+        (loaded / "alone_x.py").write_text("X = 2\n")
         assert launching.parameters()["files"] != first
 
 
 def test_files_are_not_searched_for_each_job(loaded: Path, fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("threads_cluster.client.calling.launching.CHECK_SECONDS", 600.0)
     with fake.cluster() as cluster:
+        cluster.values.encode(module("alone_x"))
         launching = Launching(cluster, Options())
         first = launching.parameters()
-        monkeypatch.setattr(project, "modules", lambda: pytest.fail("the modules are searched again"))
+        searched = project.PROJECT
+        monkeypatch.setattr(project, "PROJECT", None)
         assert launching.parameters() == first
-        monkeypatch.setitem(sys.modules, "another_x", sys)
-        monkeypatch.setattr(project, "modules", dict)
-        assert "files" not in launching.parameters(), "another module is loaded"
+        monkeypatch.setattr(project, "PROJECT", searched)
+        cluster.values.encode(module("other_x"))
+        assert launching.parameters() != first, "another module is needed"
 
 
 def test_a_runner_on_another_machine_gets_cloudpickle(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
     found = parameters(fake, "http://cluster.test")
     assert "cloudpickle/cloudpickle.py" in uploaded(fake)
     assert found["command"][-1] == {"literal": "python3"}
 
 
 def test_a_runner_on_this_machine_uses_the_same_python(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
     found = parameters(fake)
     assert found["command"][-2:] == [{"literal": sys.executable}, {"literal": "python3"}]
     assert "files" not in found
 
 
 def test_required_packages_are_installed_by_the_runner(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
     found = parameters(fake, requirements=["numpy>=2", "attrs"])
     assert found["python"] == {"requirements": project.REQUIREMENTS}
     assert {"cloudpickle/cloudpickle.py", project.REQUIREMENTS} < uploaded(fake)
@@ -115,7 +162,6 @@ def test_a_folder_replaces_the_modules(fake: Calling, tmp_path: Path) -> None:
 
 
 def test_a_version_of_python_is_asked_for_by_its_name(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
     assert parameters(fake, python="3.13")["command"][-1] == {"literal": "python3.13"}
 
 
@@ -133,7 +179,6 @@ def answer(command: list[Any], function: str) -> Any:
 
 
 def test_bytecode_of_another_python_is_not_loaded(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
     command = parameters(fake)["command"]
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     command[command.index(here)] = "3.99"
@@ -143,7 +188,6 @@ def test_bytecode_of_another_python_is_not_loaded(fake: Calling, monkeypatch: py
 
 
 def test_a_python_without_cloudpickle_is_named(fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
     command = parameters(fake)["command"]
     start = 'if __name__ == "__main__":'
     command[4] = {"literal": command[4]["literal"].replace(start, f"sys.modules['cloudpickle'] = None\n{start}")}

@@ -161,7 +161,7 @@ def test_two_interrupts_of_a_wait_for_a_call_cancel_its_job(
 ) -> None:
     lines: list[str] = []
     monkeypatch.setattr(interrupts, "write_line", lines.append)
-    monkeypatch.setattr(project, "modules", dict)
+    monkeypatch.setattr(project, "PROJECT", project.Project({}))
     fake = Calling()
     fake.holds = True
 

@@ -469,7 +469,7 @@ class Cluster:
         - `timeout`: seconds after which a call is stopped and fails.
         - `labels`, `host`: labels that the runner must have, and the name of its host.
         - `env`, `secrets`: environment variables, and names of secrets that become environment variables.
-        - `files`: folder that is the working directory. The default is the imported modules of the project.
+        - `files`: folder that is the working directory. The default is the modules of the project that the calls need.
         - `requirements`: packages, or the path of a requirements file. The runner installs them once.
         - `python`: version of Python, such as "3.13". A runner that lacks it fails the calls.
         - `priority`, `tags`, `name`: as in `submit`, for the jobs of the calls.

@@ -27,6 +27,8 @@ from threads_protocol.manifest import MAX_FILE, Entry
 #: Patterns of paths that are never uploaded, in .gitignore syntax. A .clusterignore can add or negate patterns.
 EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
+#: File in the top folder of each virtual environment. These folders are excluded, whatever their names are.
+_ENVIRONMENT_FILE = "pyvenv.cfg"
 #: Content of a .clusterignore that excludes its folder from uploads of parent folders.
 _ALL = b"*"
 _PIECE = 1 << 20
@@ -96,7 +98,7 @@ def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
         for path, mode, target in kept:
             path.encode()
             if stat.S_ISDIR(mode):
-                if not _leaves_all_out(root, path):
+                if not (_leaves_all_out(root, path) or _is_environment(root, path, ignored)):
                     left.append(path)
             elif stat.S_ISLNK(mode):
                 yield Entry(kind="l", path=_sound(path), target=target)
@@ -112,6 +114,11 @@ def _leaves_all_out(root: Path, folder: str) -> bool:
         return (root / folder / IGNORE_FILE).read_bytes()[: len(_ALL) + 1].strip() == _ALL
     except OSError:
         return False
+
+
+def _is_environment(root: Path, folder: str, ignored: Any) -> bool:
+    """Return True for a virtual environment, unless a pattern includes it."""
+    return (root / folder / _ENVIRONMENT_FILE).is_file() and ignored.check_file(f"{folder}/").include is None
 
 
 def leave_out(folder: Path) -> None:

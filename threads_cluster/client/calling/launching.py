@@ -18,7 +18,7 @@ from threads_cluster.errors import BadArgument
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
 
-#: Seconds for which files count as unchanged after a check, unless more modules are loaded.
+#: Seconds for which files count as unchanged after a check, unless more modules are loaded or needed.
 CHECK_SECONDS = 1.0
 _PROGRAM = Path(__file__).with_name("program.py").read_text(encoding="utf-8")
 #: Shell script that runs the program with the first Python that the runner has.
@@ -38,8 +38,8 @@ class Launching:
         self._is_local = _LOOPBACK.fullmatch(cluster.url) is not None and bool(sys.executable)
         self._uploading = threading.Lock()
         self._uploaded: tuple[object, str] | None = None
-        #: Number of modules at the last check of the files, time of the next check, and the artifact, or None.
-        self._checked: tuple[int, float, str] | None = None
+        #: Numbers of modules at the last check of the files, time of the next check, and the artifact, or None.
+        self._checked: tuple[tuple[int, int], float, str] | None = None
         self._program = options.program(
             [
                 "sh",
@@ -79,16 +79,18 @@ class Launching:
     def _files(self) -> str:
         """Return the artifact with the files of the calls, or an empty text if they need no files."""
         with self._uploading:
-            count, now = len(sys.modules), time.monotonic()
-            if self._checked is None or self._checked[0] != count or now >= self._checked[1]:
-                self._checked = (count, now + CHECK_SECONDS, self._upload_changes())
+            counts, now = (len(sys.modules), len(self._cluster.values.modules)), time.monotonic()
+            if self._checked is None or self._checked[0] != counts or now >= self._checked[1]:
+                self._checked = (counts, now + CHECK_SECONDS, self._upload_changes())
             return self._checked[2]
 
     def _upload_changes(self) -> str:
         if self._options.files is not None:
             state, folder = self._options.files, Path(self._options.files)
             return self._upload(state, folder)
-        found = project.modules() | ({} if self._pythons()[0] == sys.executable else project.cloudpickle_files())
+        found = project.PROJECT.files(frozenset(self._cluster.values.modules))
+        if self._pythons()[0] != sys.executable:
+            found |= project.cloudpickle_files()
         packages = self._packages()
         if not found and not packages:
             return ""

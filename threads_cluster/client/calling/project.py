@@ -1,13 +1,16 @@
-"""Files of the user's project that calls need: the modules that this process has loaded."""
+"""Files of the user's project that calls need: the modules that their pickles name, and what these modules import."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import shutil
 import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -15,22 +18,63 @@ from types import ModuleType
 _EXCLUDED = frozenset({"__main__", "__mp_main__", "threads_cluster", "threads_protocol"})
 #: Maximum number of files of a package. Of a larger package, only the loaded modules are uploaded.
 _MOST_FILES = 1000
+#: Folders of installed packages, in any Python environment.
+_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
+#: File in the top folder of each virtual environment.
+_ENVIRONMENT_FILE = "pyvenv.cfg"
 #: Name of the file with the packages that an executor requires.
 REQUIREMENTS = "cluster-requirements.txt"
+#: Folders without source files of the project.
+_SKIPPED = _PACKAGE_FOLDERS | {"__pycache__", "node_modules"}
+_WORD = re.compile(rb"[^\W\d]\w*")
 
 
-def modules(loaded: Mapping[str, ModuleType] | None = None) -> dict[str, Path]:
-    """Return the source files of the project's loaded modules and their packages, by path below the import folder.
+class Project:
+    """Modules of the project that this process has loaded. It is read again when further modules are loaded."""
 
-    `loaded` replaces the modules that this process has loaded.
-    """
-    loaded = dict(sys.modules) if loaded is None else loaded
-    found: dict[str, Path] = {}
-    for name in sorted({each.partition(".")[0] for each in loaded} - _EXCLUDED):
-        module = loaded.get(name)
-        if isinstance(module, ModuleType) and not _is_installed(module):
-            found |= _files(name, module)
-    return found
+    def __init__(self, loaded: Mapping[str, ModuleType] | None = None) -> None:
+        """`loaded` replaces the modules that this process has loaded."""
+        self._loaded = sys.modules if loaded is None else loaded
+        self._count = 0
+        self._modules: dict[str, ModuleType] = {}
+
+    def modules(self) -> Mapping[str, ModuleType]:
+        """Return the top-level modules of the project by name."""
+        if len(self._loaded) != self._count:
+            loaded = dict(self._loaded)
+            names = sorted({each.partition(".")[0] for each in loaded} - _EXCLUDED)
+            found = {name: loaded.get(name) for name in names}
+            self._modules = {
+                name: module
+                for name, module in found.items()
+                if isinstance(module, ModuleType) and not _is_installed(module)
+            }
+            self._count = len(loaded)
+        return self._modules
+
+    def named_in(self, pickle: bytes) -> set[str]:
+        """Return the names of the modules that a pickle contains. Names of variables can be among them."""
+        return {name for name in self.modules() if name.encode() in pickle}
+
+    def files(self, names: Iterable[str]) -> dict[str, Path]:
+        """Return the source files of modules and of those that they import, by path below the import folder.
+
+        A module that another one imports only inside of a function is found if it is loaded.
+        """
+        left, found = dict.fromkeys(names), dict[str, Path]()
+        modules = dict(self.modules())
+        while left:
+            name = left.popitem()[0]
+            if module := modules.pop(name, None):
+                files = _files(name, module)
+                found |= files
+                words = set[bytes]().union(*map(_words, files.values()))
+                left |= {each: None for each in modules if each.encode() in words}
+        return found
+
+
+#: Project of this process.
+PROJECT = Project()
 
 
 def cloudpickle_files() -> dict[str, Path]:
@@ -51,7 +95,10 @@ def copy(files: dict[str, Path], folder: Path) -> None:
 def _is_installed(module: ModuleType) -> bool:
     """Return True if a module is part of Python or was installed as a package, so that a runner has it or lacks it."""
     places = [Path(place) for place in _places(module)]
-    return not places or any(place.is_relative_to(folder) for place in places for folder in _INSTALLED)
+    return not places or any(
+        not _PACKAGE_FOLDERS.isdisjoint(place.parts) or any(place.is_relative_to(folder) for folder in _INSTALLED)
+        for place in places
+    )
 
 
 def _places(module: ModuleType) -> list[str]:
@@ -73,8 +120,14 @@ def _files(name: str, module: ModuleType) -> dict[str, Path]:
     return {f"{name}/{file.relative_to(folder).as_posix()}": file for folder, file in every}
 
 
-def _sources(folder: Path) -> Iterable[Path]:
-    return (file for file in folder.rglob("*.py") if "__pycache__" not in file.parts and file.is_file())
+def _sources(folder: Path) -> Iterator[Path]:
+    """Yield the source files below a folder, without hidden folders, caches and virtual environments."""
+    for place, folders, files in os.walk(folder):
+        if _ENVIRONMENT_FILE in files and place != str(folder):
+            folders.clear()
+            continue
+        folders[:] = [each for each in folders if not each.startswith(".") and each not in _SKIPPED]
+        yield from (Path(place, file) for file in files if file.endswith(".py"))
 
 
 def _loaded_files(package: str) -> Iterator[Path]:
@@ -82,6 +135,17 @@ def _loaded_files(package: str) -> Iterator[Path]:
     for name, module in list(sys.modules.items()):
         if name == package or name.startswith(f"{package}."):
             yield from (Path(place) for place in _places(module) if place.endswith(".py"))
+
+
+def _words(file: Path) -> frozenset[bytes]:
+    """Return the names in a source file. Strings count too, because they can be arguments of import_module."""
+    return _words_at(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2 * _MOST_FILES)
+def _words_at(file: Path, changed: int) -> frozenset[bytes]:
+    """Return the names in a file that was changed at this time."""
+    return frozenset(_WORD.findall(file.read_bytes()))
 
 
 def _installed_folders() -> list[Path]:

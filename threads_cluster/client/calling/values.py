@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from threads_cluster.client.calling import pickling
+from threads_cluster.client.calling import pickling, project
 from threads_cluster.client.calling.pickling import INLINE_BYTES, Pickled, Stream
 from threads_cluster.client.calling.references import Location, Reference
 from threads_cluster.errors import ApiError, BadArgument, CallFailed, ClientError, ValueNotStored
@@ -34,6 +34,8 @@ class ValueStore:
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
+        #: Names of the project's modules that the pickles of this client need.
+        self.modules: set[str] = set()
         self.forget()
         _stores.add(self)
 
@@ -49,7 +51,7 @@ class ValueStore:
     def put(self, value: Any) -> Reference:
         """Store a value, and return a reference to it. Raises ValueNotStored."""
         self.delete_unused()
-        stream = pickling.dump(value)
+        stream = self._dump(value)
         sizes, references = _sizes(stream.references), tuple(stream.references)
         if not stream.buffers and len(stream.data) <= INLINE_BYTES:
             return Reference(stream.data, sizes, lambda: None, references)
@@ -84,7 +86,7 @@ class ValueStore:
 
         Files of more than 1 MiB are uploaded now. The others are uploaded together with those of other calls.
         """
-        stream = pickling.dump(value)
+        stream = self._dump(value)
         sizes, contents, data = _sizes(stream.references), dict[str, memoryview](), stream.data
         if stream.buffers or len(data) > most:
             location, contents = _locate(stream)
@@ -97,6 +99,11 @@ class ValueStore:
                 "join them into fewer values"
             )
         return Pickled(text=pickling.text_of(data), sizes=sizes, contents=contents, references=stream.references)
+
+    def _dump(self, value: Any) -> Stream:
+        stream = pickling.dump(value)
+        self.modules |= project.PROJECT.named_in(stream.data)
+        return stream
 
     def _upload_large(self, contents: Mapping[str, memoryview]) -> dict[str, memoryview]:
         """Upload large files, and return copies of the others. The caller can then change the value."""
