@@ -99,7 +99,7 @@ class NothingMore(UnexpectedAnswer):
         super().__init__(url, "the stream has ended")
 
 
-class TimedOut(ClientError):
+class TimedOut(ClientError, TimeoutError):
     """The job did not finish within the timeout. The job continues."""
 
 
@@ -145,6 +145,14 @@ class CallFailed(ClientError):
     """
 
     exit_code = JOB_FAILED
+
+
+class CallTimedOut(CallFailed, TimeoutError):
+    """The call of a Python function was stopped, because it took longer than the option `timeout` allows."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"the call ran longer than its timeout of {timeout:g} s")
+        self.next = "raise the option timeout, or divide the work into several calls"
 
 
 class ValueNotStored(ClientError):

@@ -75,6 +75,8 @@ class Calling(Ran):
         self.submitted: list[dict[str, Any]] = []
         #: True if submitted jobs wait until `end_job`.
         self.holds = False
+        #: True if calls take longer than their timeout.
+        self.is_slow = False
         self.cancelled: set[str] = set()
         #: Paths and hashes of the files of each artifact of calls, by its ID. A deleted artifact is missing.
         self.artifacts: dict[str, dict[str, str]] = {}
@@ -159,6 +161,8 @@ class Calling(Ran):
         return self.stored[self.artifacts[parameters["items_artifact"]][path]]
 
     def _run(self, job_id: str, number: int, item: Any, parameters: dict[str, Any]) -> dict[str, Any]:
+        if self.is_slow:
+            return unit("dead", number, reason="timeout", error="the program ran longer than timeout_seconds, 2")
         command = [word if isinstance(word, str) else word["literal"] for word in parameters["command"]]
         if self._process is None or self._process[0] != command:
             self.end()

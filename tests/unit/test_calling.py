@@ -22,7 +22,7 @@ from threads_cluster.client.calling import batches, call_jobs, pickling, project
 from threads_cluster.client.calling.batches import Call, CallQueue
 from threads_cluster.client.calling.executor import ClusterExecutor
 from threads_cluster.client.calling.futures import ClusterFuture
-from threads_cluster.errors import BadArgument, CallFailed, NoRunner, RemoteTraceback
+from threads_cluster.errors import BadArgument, CallFailed, CallTimedOut, NoRunner, RemoteTraceback
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +211,23 @@ def test_a_result_of_a_cancelled_call_is_dropped() -> None:
     assert future.cancel() and future.cancel()
     future.finish(1)
     assert future.cancelled()
+
+
+def test_a_call_that_takes_too_long_raises_timeout_error(cluster: Cluster, fake: Calling) -> None:
+    fake.is_slow = True
+    with cluster.executor(timeout=2) as executor, pytest.raises(TimeoutError, match="longer than its timeout of 2 s"):
+        executor.submit(abs, -1).result()
+    fake.is_slow = False
+    assert issubclass(CallTimedOut, CallFailed)
+
+
+def test_waiting_for_a_call_raises_timeout_error(executor: ClusterExecutor, fake: Calling) -> None:
+    fake.holds = True
+    future = executor.submit(abs, -1)
+    with pytest.raises(TimeoutError) as caught:
+        future.result(timeout=0.01)
+    assert not isinstance(caught.value, CallFailed) and not future.done()
+    assert future.cancel()
 
 
 def test_calls_of_a_job_that_a_user_cancels_fail(executor: ClusterExecutor, fake: Calling) -> None:

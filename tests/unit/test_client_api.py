@@ -234,8 +234,9 @@ def test_waiting_with_a_timeout_ends_in_timed_out(
     monkeypatch.setattr(api, "time", clock)
     monkeypatch.setattr(api, "sleep", clock.sleep)
     fake.on("GET", "/api/jobs/j1", slow)
-    with pytest.raises(errors.TimedOut, match="is running after 40 seconds"):
+    with pytest.raises(errors.TimedOut, match="is running after 40 seconds") as caught:
         cluster.wait("j1", timeout=40)
+    assert isinstance(caught.value, TimeoutError)
     assert [one.url.params.get("wait_seconds") for one in fake.asked] == ["30", "10", None]
 
 

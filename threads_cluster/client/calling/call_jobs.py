@@ -16,7 +16,7 @@ from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
 from threads_cluster.client.programs import ENDED, KIND, PAGE
-from threads_cluster.errors import ApiError, CallFailed, ClientError
+from threads_cluster.errors import ApiError, CallFailed, CallTimedOut, ClientError
 from threads_protocol.states import TERMINAL
 
 if TYPE_CHECKING:
@@ -214,7 +214,8 @@ class CallJob:
     def _exception(self, unit: Mapping[str, Any]) -> BaseException:
         words = str(unit.get("error") or unit.get("reason") or f"exit code {unit.get('exit')}")
         if unit.get("reason") != "error":
-            return CallFailed(words)
+            timeout = self._options.timeout if unit.get("reason") == "timeout" else None
+            return CallFailed(words) if timeout is None else CallTimedOut(timeout)
         data, traceback = self._cluster.programs.value({**unit, "value": {"artifact": True}})
         return pickling.remote_exception(words, data, traceback, safe=self._options.safe)
 
