@@ -26,7 +26,7 @@ from runner.programs.kept import Kept, Key, likeness
 from runner.programs.persistent import BadAnswer, PersistentProgram
 from runner.programs.recorder import Recorder
 from runner.programs.report import Failure
-from runner.run import JOBS_FAULTS, Run, not_started
+from runner.run import JOBS_FAULTS, LeaseLost, Run, not_started
 
 #: Reason of a unit whose program reported an error.
 REPORTED = "error"
@@ -115,7 +115,9 @@ class PersistentRun(Run):
         return Kept(key=key, origin=origin, program=program, release=release, limits=self.host.kept.limits)
 
     def _should_end(self) -> bool:
-        """Also return True if the program must be replaced before the next unit."""
+        """Also return True if the program must be replaced before the next unit. A unit that was sent must run."""
+        if self._kept is not None and self._kept.program.has_next:
+            return False
         is_used_up = self._unit > self._first and self._kept is not None and not self._kept.usable
         return is_used_up or super()._should_end()
 
@@ -171,7 +173,8 @@ class PersistentRun(Run):
         kept.units += 1
         try:
             descriptors = [*self._descriptors, *self._parents.descriptors]
-            answer = kept.program.run(self._message(kept), recorder, self._look, self._until, descriptors)
+            message = None if kept.program.has_next else self._message(kept, self._unit)
+            answer = kept.program.run(message, recorder, self._look, self._until, descriptors, self._following)
         except BadAnswer as error:
             self._complaint = str(error)
             self._end_program()
@@ -197,10 +200,32 @@ class PersistentRun(Run):
         """Arguments of the program, which are the same for all units."""
         return super()._arguments(0, None)
 
-    def _message(self, kept: Kept) -> dict[str, Any]:
-        """Return the unit as the program reads it. The first unit of a job has the job's input."""
-        message = {"job": self._job, "unit": self._unit, "attempt": self._attempt(self._unit)}
-        if (item := self._item(self._unit)) is not None:
+    def _following(self, answer: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the next unit if the program can run it while the answer is stored.
+
+        A unit that needs files must wait, and so must the unit after an error or after an answer that names files.
+        """
+        unit, kept, grant = self._unit + 1, self._kept, self._task.grant
+        if self._descriptors or self._parents.listed or kept is None or unit >= grant.hi:
+            return None
+        if not answer.keys().isdisjoint(("error", "files")) or self._remaining_seconds() <= 0:
+            return None
+        if not kept.usable or super()._should_end() or self._is_long():
+            return None
+        try:
+            item = self._item(unit)
+        except (*JOBS_FAULTS, Stale, LeaseLost):  # Raised again when the unit starts
+            return None
+        return None if item and self._needs_files(item) else self._message(kept, unit)
+
+    def _needs_files(self, item: str) -> bool:
+        """Return True if an item may name files or results of other units."""
+        return '"units"' in item or (self._command.items_in_file and '"files"' in item)
+
+    def _message(self, kept: Kept, unit: int) -> dict[str, Any]:
+        """Return a unit as the program reads it. The first unit of a job has the job's input."""
+        message = {"job": self._job, "unit": unit, "attempt": self._attempt(unit)}
+        if (item := self._item(unit)) is not None:
             message["item"] = json.loads(item)
         if self._parents.listed:
             message["results"] = self._parents.listed

@@ -170,8 +170,11 @@ class Run:
 
     def _should_end(self) -> bool:
         """Return True if the finished units must be committed now, or if no further unit can start."""
-        long = time.monotonic() - self._began > LONG_SECONDS or self._value_bytes > MOST_VALUES
-        return bool(self._task.stop) or self.host.stopping() or (long and self._unit > self._first)
+        return bool(self._task.stop) or self.host.stopping() or (self._unit > self._first and self._is_long())
+
+    def _is_long(self) -> bool:
+        """Return True if the finished units have taken long, or have many values."""
+        return time.monotonic() - self._began > LONG_SECONDS or self._value_bytes > MOST_VALUES
 
     def _prepare(self) -> Failure | None:
         """Prepare the working directory. Return the reason why no unit can start, or None. Raises HostFault."""

@@ -45,29 +45,39 @@ class PersistentProgram:
         self._sink: Callable[[int, bytes], None] = lambda *_: None
         self._drain, outputs = make_drain(self._write_output)
         self._ended: ProgramEnd | None = None
+        #: Exchange of a unit that was sent after the answer to the unit before.
+        self._sent: _Exchange | None = None
         slot.start(replace(order, timeout_seconds=0.0), [theirs.detach(), *outputs], until)
 
     @property
     def alive(self) -> bool:
         """Return True if the program can run another unit."""
-        return self._ended is None and not _is_readable(self._ours)
+        return self._ended is None and self._sent is None and not _is_readable(self._ours)
+
+    @property
+    def has_next(self) -> bool:
+        """Return True if the program has received the next unit already. Call `run` for it next."""
+        return self._sent is not None
 
     def run(
         self,
-        unit: Mapping[str, Any],
+        unit: Mapping[str, Any] | None,
         sink: Callable[[int, bytes], None],
         look: Callable[[], float | None],
         until: Callable[[], float],
         descriptors: Sequence[int] = (),
+        following: Callable[[dict[str, Any]], Mapping[str, Any] | None] = lambda answer: None,
     ) -> dict[str, Any] | ProgramEnd:
         """Run a unit, and return the program's answer, or how the program ended instead.
 
-        `descriptors` are sent with the unit. The other parameters are those of `Slot.run`. Raises GuardDied, and
-        BadAnswer. The program must then be closed.
+        `unit` is None for a unit that the program has received already. `descriptors` are sent with the unit.
+        `following` is called with the answer. It can return the next unit, so that the program does not wait until the
+        answer is stored. The other parameters are those of `Slot.run`. Raises GuardDied, and BadAnswer. The program
+        must then be closed.
         """
         self._sink, began = sink, time.monotonic()
-        message = json.dumps(unit, separators=(",", ":")).encode() + b"\n"
-        exchange = _Exchange(self._ours, message, descriptors)
+        exchange = self._sent or _Exchange(self._ours, _encode(unit), descriptors)
+        self._sent = None
         supervision = _Supervision(look)
         try:
             self._ended = self._slot.exchange(exchange, self._drain, supervision.look, until)
@@ -82,7 +92,11 @@ class PersistentProgram:
         if self._ended is not None:
             return replace(self._ended, seconds=time.monotonic() - began)
         self._read_rest()
-        return exchange.answer()
+        answer = exchange.answer()
+        if (more := following(answer)) is not None:
+            self._sent = _Exchange(self._ours, _encode(more))
+            self._sent.proceed(select.POLLOUT)
+        return answer
 
     def _write_output(self, stream: int, data: bytes) -> None:
         self._sink(stream, data)
@@ -207,6 +221,10 @@ class _Silence:
 
     def proceed(self, events: int) -> bool:
         return False
+
+
+def _encode(unit: Mapping[str, Any] | None) -> bytes:
+    return json.dumps(unit, separators=(",", ":")).encode() + b"\n"
 
 
 def _is_readable(descriptor: socket.socket | int) -> bool:

@@ -17,7 +17,9 @@ import pytest
 from jobs.errors import InvalidRequest
 from jobs.kinds.command.definition import KIND
 from jobs.worker.lanes import LaneDied, LeaseEnded
+from runner.files.folders import BadValue
 from runner.files.inputs import ITEMS_FILE
+from runner.files.working_directory import Workplace
 from runner.programs import kept
 from runner.programs.kept import KeptPrograms, Limits
 from tests.integration.live import until
@@ -381,6 +383,33 @@ def test_a_dead_guard_costs_the_lease_and_the_next_program_starts(bench: Bench) 
     except LaneDied:
         [other] = values(bench, 1, job="j2")
     assert other != pid
+
+
+def test_the_next_unit_runs_while_a_result_is_stored(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = Workplace.keep
+
+    def keep_late(place: Workplace, unit: int, *more: Any) -> None:
+        if unit == 0:
+            until((bench.home / "second").exists)
+        keep(place, unit, *more)
+
+    monkeypatch.setattr(Workplace, "keep", keep_late)
+    pid, second, third = values(bench, "print", {"write": ["second"], "files": []}, 1)
+    assert second is None and pid == third
+    assert bench.files.kept == [([0, 1, 2], {"logs/0": b"unit 0\n"})]
+
+
+def test_a_program_that_runs_a_unit_too_early_is_not_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease ends with an error of the first unit, and the second unit runs again in another program."""
+
+    def fail(*_: Any) -> None:
+        raise BadValue("no")
+
+    [pid] = values(bench, 1)
+    monkeypatch.setattr(Workplace, "keep", fail)
+    with pytest.raises(BadValue):
+        values(bench, 1, 1, job="j2")
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_program_without_units_is_ended(bench: Bench) -> None:
