@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-CALLS, SLEEPS, ARRAYS, WORKERS = 10_000, 1_000, 50, 2
+CALLS, SLEEPS, ARRAYS, SINGLE, WORKERS = 10_000, 1_000, 50, 100, 2
 #: 100 MB of random numbers.
 ARRAY = np.random.default_rng(1).random(12_500_000)
 Cases = dict[str, Callable[[], list[Any]]]
@@ -35,6 +35,7 @@ def read(number: int, array: Any) -> float:
 
 
 EXPECTED: dict[str, list[Any]] = {
+    "single": list(range(1, SINGLE + 1)),
     "trivial": list(range(1, CALLS + 1)),
     "10ms": [None] * SLEEPS,
     "array": ARRAY[:ARRAYS].tolist(),
@@ -55,6 +56,7 @@ def measure(case: str, cases: Cases) -> float:
 def pool() -> Iterator[Cases]:
     with ProcessPoolExecutor(WORKERS) as executor:
         yield {
+            "single": lambda: [executor.submit(add, number).result() for number in range(SINGLE)],
             "trivial": lambda: list(executor.map(add, range(CALLS))),
             "10ms": lambda: list(executor.map(rest, range(SLEEPS))),
             "array": lambda: list(executor.map(read, range(ARRAYS), [ARRAY] * ARRAYS)),
@@ -73,6 +75,7 @@ def dask() -> Iterator[Cases]:
             return list(client.gather(client.map(function, *values, pure=False)))
 
         yield {
+            "single": lambda: [client.submit(add, number, pure=False).result() for number in range(SINGLE)],
             "trivial": lambda: gather(add, range(CALLS)),
             "10ms": lambda: gather(rest, range(SLEEPS)),
             "array": lambda: gather(read, range(ARRAYS), [ARRAY] * ARRAYS),
@@ -92,6 +95,7 @@ def ray() -> Iterator[Cases]:
 
     try:
         yield {
+            "single": lambda: [system.get(remote[add].remote(number)) for number in range(SINGLE)],
             "trivial": lambda: gather(add, range(CALLS)),
             "10ms": lambda: gather(rest, range(SLEEPS)),
             "array": lambda: gather(read, range(ARRAYS), [ARRAY] * ARRAYS),
