@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,12 +18,19 @@ from jobs import errors, queues
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import Store
+from jobs.store.server.connection import RedisError, describe_for_log
 from jobs.store.work.lease_store import Heard, Pulse
 from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.results import SOME_BYTES
 from jobs.store.work.slots import Taken
+from jobs.worker import execution
 from jobs.worker.api.calls import Call, Parts, Registered, Work
 from jobs.worker.api.heartbeat_record import Row, offered
+
+log = logging.getLogger(__name__)
+
+#: Maximum size in bytes of a partial from which the coordinator derives the result of a program.
+_SHORT_PARTIAL = 64 << 10
 
 
 def accepts_only_replicas(asked: Any) -> bool:
@@ -108,12 +117,29 @@ class Answers:
         return self._store.leases.lease(job, token, worker=self._worker, lane=lane, labels=self._labels, **more)
 
     def commit(self, job: str, token: str, upto: int, partial: bytes, **more: Any) -> Merge:
-        """Commit a partial result if it belongs to the lease."""
+        """Commit a partial result if it belongs to the lease. Finish the job if this is all of a short program.
+
+        The worker would need three more calls to derive the result of a program that took milliseconds.
+        """
         lo = more["lo"]
         if more["keep"] and lo is None:
             raise errors.InvalidRequest("lo: is required if the lease continues", field="lo")
         program_partials.check(self._store, job, token, lo, upto, partial, self._worker)
-        return self._store.leases.commit(job, token, upto, partial, worker=self._worker, **more)
+        merge = self._store.leases.commit(job, token, upto, partial, worker=self._worker, **more)
+        if merge.finishing and merge.parts == 1 and len(partial) <= _SHORT_PARTIAL and self._finish_program(job):
+            return replace(merge, finishing=False)
+        return merge
+
+    def _finish_program(self, job: str) -> bool:
+        """Derive the result of a program. Return False if the worker must do it."""
+        try:
+            [job_is] = self._store.slots.described([job])
+            if job_is is None or job_is.kind not in registry.names() or registry.program_kind(job_is.kind) is None:
+                return False
+            return execution.finish(self._store, job, job_is.kind, json.loads(job_is.spec))
+        except RedisError as error:  # The units are committed, so the call must not fail
+            log.warning("cannot finish a job: %s", describe_for_log(error), extra={"job_id": job})
+            return False
 
     def done1_all(self, finished: Sequence[Finished], device: str) -> list[bool]:
         """Finish small jobs if their marks are valid."""
