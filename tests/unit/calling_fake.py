@@ -82,6 +82,14 @@ class Calling(Ran):
         self.artifacts: dict[str, dict[str, str]] = {}
         #: Numbers of bytes of the uploaded files.
         self.uploaded: list[int] = []
+        #: Values and output files of the units of each job.
+        self.results: dict[str, list[tuple[Any, dict[str, bytes]]]] = {}
+        #: True if runners do not know units in items. An error with which runners answer instead of reading results.
+        self.is_old, self.lacks = False, ""
+        #: True if a job on which another job depends does not exist any more.
+        self.refuses_after = False
+        #: Hashes of the files that the client has downloaded.
+        self.downloaded: list[str] = []
         self._parts: dict[str, bytes] = {}
         self._process: tuple[list[str], Process] | None = None
         self._lock = threading.RLock()
@@ -94,6 +102,8 @@ class Calling(Ran):
                 self._store(request.content)
             if request.method == "PUT" and "/parts/" in request.url.path:
                 return self._store_part(request)
+            if request.method == "GET" and request.url.path.startswith("/api/files/"):
+                self.downloaded.append(request.url.path.rpartition("/")[2])
             is_temporary = request.url.params.get("name", "").startswith(("put-", "calls-"))
             if request.method == "POST" and request.url.path == "/api/artifacts" and is_temporary:
                 entries = manifest.entries(request.content)
@@ -127,24 +137,28 @@ class Calling(Ran):
 
     def _submit(self, body: dict[str, Any]) -> httpx.Response:
         self.submitted.append(body)
+        if body.get("after") and self.refuses_after:
+            refusal = {"type": "urn:NotFound", "title": "", "status": 404, "detail": "after: no job", "field": "after"}
+            return httpx.Response(404, json=refusal)
         job_id, parameters = f"j{len(self.submitted)}", body["parameters"]
         if self.holds:
-            return self._hold(job_id, len(parameters["items"]))
+            return self._hold(job_id, len(self._items(parameters)), "blocked" if body.get("after") else "queued")
+        self.results[job_id] = []
         units = [self._run(job_id, number, item, parameters) for number, item in enumerate(self._items(parameters))]
         self.on("GET", f"/api/jobs/{job_id}", job("done", job_id=job_id, type="command"))
         self._answer_units(job_id, units)
         answer: dict[str, Any] = {"job_id": job_id, "status": "done", "estimated_wait_seconds": None, "notes": []}
         return httpx.Response(202, json=answer)
 
-    def _hold(self, job_id: str, count: int) -> httpx.Response:
+    def _hold(self, job_id: str, count: int, state: str) -> httpx.Response:
         def cancel(request: httpx.Request) -> dict[str, Any]:
             self.cancelled.add(job_id)
             return job("cancelled", job_id=job_id)
 
         self.on("POST", f"/api/jobs/{job_id}/cancel", cancel)
-        self.on("GET", f"/api/jobs/{job_id}", job("queued", job_id=job_id, type="command"))
+        self.on("GET", f"/api/jobs/{job_id}", job(state, job_id=job_id, type="command"))
         self._answer_units(job_id, [unit("waiting", number) for number in range(count)])
-        answer: dict[str, Any] = {"job_id": job_id, "status": "queued", "estimated_wait_seconds": None, "notes": []}
+        answer: dict[str, Any] = {"job_id": job_id, "status": state, "estimated_wait_seconds": None, "notes": []}
         return httpx.Response(202, json=answer)
 
     def end_job(self, job_id: str, state: str) -> None:
@@ -169,12 +183,20 @@ class Calling(Ran):
             self._process = (command, Process(command))
         message = {"job": job_id, "unit": number, "attempt": 1, "item": item}
         files = [self._file(parameters, name) for name in item["files"]] if isinstance(item, dict) else []
+        if isinstance(item, dict) and "units" in item and not self.is_old:
+            if self.lacks:
+                return unit("dead", number, reason="not started", error=self.lacks)
+            found = [self.results[parent][place] for parent, place in item["units"]]
+            message["results"] = [{"value": value, "files": list(outputs)} for value, outputs in found]
+            files += [data for _, outputs in found for data in outputs.values()]
         answer = self._process[1].run(message | ({} if number else {"input": parameters["input"]}), *files)
         if answer is None:
             self.end()
             self._process = None
             return unit("dead", number, exit=3, error="exit code 3")
-        outputs = {f"outputs/{number}/{name}": self._process[1].take(name) for name in answer.get("files", [])}
+        taken = {name: self._process[1].take(name) for name in answer.get("files", [])}
+        self.results[job_id].append((answer.get("value"), taken))
+        outputs = {f"outputs/{number}/{name}": data for name, data in taken.items()}
         return self._ended(number, answer, outputs)
 
     def _ended(self, number: int, answer: dict[str, Any], files: dict[str, bytes]) -> dict[str, Any]:
@@ -186,6 +208,7 @@ class Calling(Ran):
             rows = [["f", path, len(data), sha_of(data)] for path, data in sorted(files.items())]
             artifact = self.keeps_rows(*rows, data=tuple(files.values()))
             self.artifacts[artifact] = {path: sha_of(data) for path, data in files.items()}
+            self.stored.update({sha_of(data): data for data in files.values()})
         if "error" in answer:
             return unit("dead", number, exit=1, reason="error", error=answer["error"], artifact=artifact)
         return unit("done", number, value=value, artifact=artifact)

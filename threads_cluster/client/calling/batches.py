@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,27 @@ MOST_CALLS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
+class Needs:
+    """Other calls that must end before a call."""
+
+    #: Futures of the calls.
+    futures: Sequence[Future[Any]] = ()
+    #: Jobs and numbers of the units whose results the runner reads from the cluster.
+    units: Sequence[tuple[str, int]] = ()
+    #: Function that makes the call again if the cluster cannot provide the results.
+    again: Callable[[], object] | None = None
+
+    @property
+    def jobs(self) -> list[str]:
+        """Jobs that must be done before the job of the call."""
+        return sorted({job for job, _ in self.units})
+
+
+#: Needs of a call without dependencies.
+NOTHING = Needs()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One call of a function."""
 
@@ -29,6 +51,7 @@ class Call:
     #: The arguments and the keyword arguments.
     arguments: Pickled
     future: ClusterFuture
+    needs: Needs = NOTHING
 
     @property
     def files(self) -> list[str]:
@@ -38,8 +61,8 @@ class Call:
     @property
     def item(self) -> Any:
         """Item of the job for this call."""
-        text = self.arguments.text
-        return {"call": text, "files": self.files} if self.files else text
+        text, units = self.arguments.text, {"units": self.needs.units} if self.needs.units else {}
+        return {"call": text, "files": self.files, **units} if self.files or units else text
 
 
 @dataclass(kw_only=True)
@@ -55,6 +78,11 @@ class Batch:
     @property
     def name(self) -> str:
         return self.calls[0].name
+
+    @property
+    def after(self) -> list[str]:
+        """Jobs that must be done before."""
+        return self.calls[0].needs.jobs
 
 
 #: Entry of the queue that closes it, and one that ends a burst.
@@ -120,9 +148,9 @@ class CallQueue:
 
 
 def _by_function(calls: list[Call]) -> list[Batch]:
-    """Group the calls that were not cancelled by their functions."""
-    batches: dict[str, Batch] = {}
+    """Group the calls that were not cancelled by their functions, and by the jobs that must be done before."""
+    batches: dict[tuple[str, ...], Batch] = {}
     for call in calls:
         if not call.future.cancelled():
-            batches.setdefault(call.function.text, Batch()).calls.append(call)
+            batches.setdefault((call.function.text, *call.needs.jobs), Batch()).calls.append(call)
     return list(batches.values())

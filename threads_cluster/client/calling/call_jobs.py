@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from threads_cluster.client import items
 from threads_cluster.client.calling import pickling
 from threads_cluster.client.calling.batches import Batch, Call
-from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.futures import ClusterFuture, when_done
 from threads_cluster.client.calling.launching import Launching
 from threads_cluster.client.calling.options import Options
+from threads_cluster.client.calling.stored_values import ResultArtifact
 from threads_cluster.client.programs import ENDED, KIND, PAGE
 from threads_cluster.errors import ApiError, CallFailed, CallTimedOut, ClientError
 from threads_protocol.states import TERMINAL
@@ -41,8 +42,15 @@ class CallJob:
         #: Number of calls that have neither ended nor been cancelled.
         self._open = len(batch.calls)
         self._counting, self._reading = threading.Lock(), threading.Lock()
-        #: Artifacts with large arguments and results.
+        #: Artifacts with large arguments.
         self._artifacts: set[str] = set()
+        #: Artifacts with large results.
+        self._results: set[ResultArtifact] = set()
+        #: Jobs that must be done before, and the futures of the calls that these calls need.
+        self._after = batch.after
+        self._needed = {future for call in batch.calls for future in call.needs.futures}
+        #: Functions that make calls again if the cluster cannot provide the results that they need.
+        self._again: dict[int, Callable[[], object]] = {}
         self.job_id = ""
         #: Time from which the results of the running job can be read again, as of the monotonic clock.
         self.next_read = 0.0
@@ -70,9 +78,13 @@ class CallJob:
     def submit(self, *, check_runner: bool) -> bool:
         """Submit the job. Return True if it has ended already. Errors become the exceptions of the calls."""
         with self._reading:
-            self._calls = [call for call in self._calls if not call.future.cancelled()]
+            self._calls = [call for call in self._calls if not call.future.done()]
             self._left = {number: call.future for number, call in enumerate(self._calls)}
+            self._again = {n: call.needs.again for n, call in enumerate(self._calls) if call.needs.again is not None}
             self._total = len(self._calls)
+            for future in self._needed:
+                if isinstance(future, ClusterFuture):
+                    future.users.add(self)
             try:
                 return not self._left or self._submit(check_runner)
             except BaseException as error:
@@ -87,9 +99,13 @@ class CallJob:
             self._launching.require_runner()
         calls = {"input": first.function.text, **self._items()}
         choices = self._options.choices(first.name, len(self._calls))
+        if self._after:
+            choices["after"] = self._after
         try:
             answer = self._cluster.submit(KIND, self._launching.parameters() | calls, **choices)
         except ApiError as error:
+            if error.field == "after":
+                return self._make_again()
             if error.field != "parameters.files":
                 raise
             self._launching.forget_upload()
@@ -99,8 +115,15 @@ class CallJob:
             self._cluster.values.delete(artifact, self.job_id)
         for number, call in enumerate(self._calls):
             call.arguments.forget_contents()
-            call.future.set_job(self.job_id, number)
+            call.future.set_job(self.job_id, number, self._total, self._cluster.values)
         return answer["status"] in TERMINAL
+
+    def _make_again(self) -> bool:
+        """Make the calls again when the client has the results, because another job was deleted. Return True."""
+        self._left.clear()
+        for again in self._again.values():
+            again()
+        return True
 
     def _items(self) -> dict[str, Any]:
         listed = [call.item for call in self._calls]
@@ -121,13 +144,23 @@ class CallJob:
         return True
 
     def delete_artifacts(self) -> None:
-        """Delete large arguments and results when the job has ended. If that fails, the job deletes them later."""
+        """Delete large arguments and results when the job has ended. If that fails, the job deletes them later.
+
+        Results remain if a future of a task refers to them.
+        """
         with self._reading:
-            if self._artifacts and self.job_id:
+            if (self._artifacts or self._results) and self.job_id:
                 with suppress(ClientError, RuntimeError):  # RuntimeError: the connection is closed
                     self._cluster.wait(self.job_id, timeout=_END_SECONDS)
             while self._artifacts:
                 self._cluster.values.delete(self._artifacts.pop(), self.job_id or None)
+            self._results.clear()
+            while self._needed:
+                future = self._needed.pop()
+                if isinstance(future, ClusterFuture):
+                    future.users.discard(self)
+                del future
+            self._cluster.values.delete_unused()
 
     def cancel(self) -> None:
         """Cancel the job, unless it has ended."""
@@ -169,10 +202,22 @@ class CallJob:
             if unit["state"] in ENDED:
                 if future := self._left.pop(unit["unit"], None):
                     self._settle(future, unit)
+                del future  # The job must not keep a result
             elif unit["state"] == "running" and unit["unit"] in self._left:
                 self._left[unit["unit"]].start()
         if has_ended and self._left:
-            self._fail(self._unfinished(job or self._cluster.job(self.job_id)))
+            self._fail_unfinished(job or self._cluster.job(self.job_id))
+
+    def _fail_unfinished(self, job: Mapping[str, Any]) -> None:
+        """Fail the calls of a job that has ended. If it was skipped, the calls on which they depend fail first."""
+        left, self._left = self._left, {}
+        error = self._unfinished(job)
+
+        def fail() -> None:
+            for future in left.values():
+                future.finish(error=error)
+
+        when_done(self._needed if job["state"] == "skipped" else (), fail)
 
     def _units(self) -> Iterator[Mapping[str, Any]]:
         """Yield the units that have ended since the last read, and other units."""
@@ -198,18 +243,23 @@ class CallJob:
     def _settle(self, future: ClusterFuture, unit: Mapping[str, Any]) -> None:
         try:
             if unit["state"] == "done":
-                future.finish(self._value(unit))
+                future.finish(self._value(unit, future))
+            elif unit["unit"] in self._again and _lacked_results(unit):
+                self._again.pop(unit["unit"])()
             else:
                 future.finish(error=self._exception(unit))
         except BaseException as error:  # A pickle can fail in any way when it is loaded
             future.finish(error=error)
 
-    def _value(self, unit: Mapping[str, Any]) -> Any:
-        value = self._cluster.programs.value(unit)
+    def _value(self, unit: Mapping[str, Any], future: ClusterFuture) -> Any:
+        value, values, safe = self._cluster.programs.value(unit), self._cluster.values, self._options.safe
         if isinstance(value, str):
-            return pickling.decode(value, safe=self._options.safe)
-        self._artifacts.add(unit["artifact"])
-        return self._cluster.values.load(unit, value, safe=self._options.safe)
+            return pickling.decode(value, safe=safe)
+        held = values.hold(unit["artifact"], self.job_id)
+        self._results.add(held)
+        if future.is_lazy:
+            return values.stored(self.job_id, unit, value, held, future.users, safe=safe)
+        return values.load(unit, value, safe=safe)
 
     def _exception(self, unit: Mapping[str, Any]) -> BaseException:
         words = str(unit.get("error") or unit.get("reason") or f"exit code {unit.get('exit')}")
@@ -223,6 +273,11 @@ class CallJob:
         left, self._left = self._left, {}
         for future in left.values():
             future.finish(error=error)
+
+
+def _lacked_results(unit: Mapping[str, Any]) -> bool:
+    """Return True if a call failed because its runner could not read the results that the call needs."""
+    return unit.get("reason") == "not started" or str(unit.get("error")).startswith("ResultsMissing:")
 
 
 def pages(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

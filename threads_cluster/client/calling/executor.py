@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from threads_cluster.client.calling.batches import Call
+from threads_cluster.client.calling.batches import NOTHING, Call, Needs
 from threads_cluster.client.calling.dispatcher import Dispatcher
 from threads_cluster.client.calling.futures import ClusterFuture
 from threads_cluster.client.calling.options import Options
@@ -35,7 +35,7 @@ class ClusterExecutor(Executor):
     def __init__(self, cluster: Cluster, **options: Any) -> None:
         """Prepare an executor with the fields of `Options`. Raises BadArgument if an option is invalid."""
         chosen = Options(**options)
-        self._dispatcher, self._values = Dispatcher(cluster, chosen), cluster.values
+        self._dispatcher, self.values = Dispatcher(cluster, chosen), cluster.values
         self._inline_bytes = chosen.inline_bytes
         self.interrupts = self._dispatcher.interrupts
         weakref.finalize(self, self._dispatcher.close).atexit = False
@@ -50,21 +50,26 @@ class ClusterExecutor(Executor):
         return self._submit(self._encode(fn), _name(fn), args, kwargs)
 
     def submit_for(
-        self, future: ClusterFuture, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        future: ClusterFuture,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        needs: Needs = NOTHING,
     ) -> None:
-        """Make the call of a `future` that was created before, unless the future was cancelled.
+        """Make the call of a `future` that was created before, unless the future has ended or was cancelled.
 
-        `fn`, `args` and `kwargs` are the function and its arguments. Tasks use this method for calls that depend on
-        other calls.
+        `fn`, `args` and `kwargs` are the function and its arguments. `needs` names other calls whose results the call
+        needs. Tasks use this method.
 
         Example:
             executor.submit_for(future, pow, (2, 10), {})
         """
-        if not future.cancelled():
-            self._submit(self._encode(fn), _name(fn), args, kwargs, future)
+        if not future.done():
+            self._submit(self._encode(fn), _name(fn), args, kwargs, future, needs)
 
     def _encode(self, fn: Callable[..., Any]) -> Pickled:
-        return self._values.encode(fn, INLINE_FUNCTION_BYTES)
+        return self.values.encode(fn, INLINE_FUNCTION_BYTES)
 
     def _submit(
         self,
@@ -73,11 +78,12 @@ class ClusterExecutor(Executor):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         future: ClusterFuture | None = None,
+        needs: Needs = NOTHING,
     ) -> ClusterFuture:
-        arguments = self._values.encode((args, kwargs), self._inline_bytes)
-        call = Call(name=name, function=function, arguments=arguments, future=future or ClusterFuture(self.interrupts))
-        self._dispatcher.add(call)
-        return call.future
+        arguments = self.values.encode((args, kwargs), self._inline_bytes)
+        future = future or ClusterFuture(self.interrupts)
+        self._dispatcher.add(Call(name=name, function=function, arguments=arguments, future=future, needs=needs))
+        return future
 
     def map(
         self,

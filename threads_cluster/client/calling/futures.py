@@ -11,27 +11,35 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from threads_cluster.client.calling.stored_values import StoredValue
 from threads_cluster.errors import CallFailed
 
 if TYPE_CHECKING:
+    from threads_cluster.client.calling.values import ValueStore
     from threads_cluster.client.interrupts import CancelOnInterrupt
 
 
 class ClusterFuture(Future[Any]):
     """Future of one call. It is running from the time when the client sees that a runner has started the call.
 
-    `cancel` succeeds until then. A call that starts at the same moment may still run; its result is dropped.
+    `cancel` succeeds until then. A call that starts at the same moment may still run; its result is dropped. A large
+    result of a task stays in the cluster until `result` is called.
     """
 
-    def __init__(self, interrupts: CancelOnInterrupt | None = None) -> None:
-        """`interrupts` handles Ctrl-C while a thread waits for the call."""
+    def __init__(self, interrupts: CancelOnInterrupt | None = None, *, is_lazy: bool = False) -> None:
+        """`interrupts` handles Ctrl-C while a thread waits for the call. If `is_lazy`, large results are not loaded."""
         super().__init__()
+        self.is_lazy = is_lazy
+        #: Jobs of unfinished calls that need the result.
+        self.users: set[object] = set()
         #: Handling of Ctrl-C, which the calls of an executor share.
         self.interrupts = interrupts
         #: ID of the job of the call, or None until the job is submitted.
         self.job_id: str | None = None
-        #: Number of the call's unit in its job.
-        self.unit = 0
+        #: Number of the call's unit in its job, and number of units of the job.
+        self.unit = self.job_units = 0
+        #: Values of the client that made the call, or None until the job is submitted.
+        self.values: ValueStore | None = None
         #: Result and exception of the call, or None before its end. A forked process reads this without a lock.
         self._outcome: tuple[Any, BaseException | None] | None = None
         self._changing = threading.RLock()
@@ -40,17 +48,37 @@ class ClusterFuture(Future[Any]):
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result in a coroutine. If its task is cancelled, the call is cancelled too."""
-        return asyncio.wrap_future(self).__await__()
+        return self._wait().__await__()
+
+    async def _wait(self) -> Any:
+        await asyncio.wrap_future(self._end())
+        return self.result() if self.stored is None else await asyncio.to_thread(self.result)
+
+    def _end(self) -> Future[None]:
+        """Return a future without a value that ends and is cancelled together with this one."""
+        ended: Future[None] = Future()
+        ended.add_done_callback(lambda ended: self.cancel() if ended.cancelled() else None)
+        self.add_done_callback(lambda _: ended.cancel() if self.cancelled() else _set_done(ended))
+        return ended
+
+    @property
+    def stored(self) -> StoredValue | None:
+        """Return the result of a call that has ended, if it is stored in the cluster, and None otherwise."""
+        if not self.done() or self.cancelled() or self.exception() is not None:
+            return None
+        value = super().result()
+        return value if isinstance(value, StoredValue) else None
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the call, and return its result. Raises the exception of the call.
 
-        Raises TimeoutError after `timeout` seconds. While it waits, the first Ctrl-C asks, and the second one cancels
-        the calls of the executor.
+        Raises CallFailed if the result was deleted, and TimeoutError after `timeout` seconds. While it waits, the first
+        Ctrl-C asks, and the second one cancels the calls of the executor.
         """
         try:
             with self._waiting():
-                return super().result(timeout)
+                value = super().result(timeout)
+            return value.load() if isinstance(value, StoredValue) else value
         finally:
             del self  # The traceback of an exception must not keep the future, which keeps the exception
 
@@ -79,9 +107,10 @@ class ClusterFuture(Future[Any]):
 
     def finish(self, value: Any = None, error: BaseException | None = None) -> None:
         """Set the result or the exception, unless the call was cancelled."""
-        if not self.start():
-            return
-        self._outcome = value, error
+        with self._changing:  # A call and the calls on which it depends can fail at the same time
+            if not self.start() or self._outcome is not None:
+                return
+            self._outcome = value, error
         if error is None:
             self.set_result(value)
         else:
@@ -95,10 +124,10 @@ class ClusterFuture(Future[Any]):
                 return
         function(self)
 
-    def set_job(self, job_id: str, unit: int) -> None:
-        """Set the job of the call, and call the functions that wait for it."""
+    def set_job(self, job_id: str, unit: int, units: int = 1, values: ValueStore | None = None) -> None:
+        """Set the job of the call, its number of units and its client, and call the functions that wait for it."""
         with self._changing:
-            self.job_id, self.unit = job_id, unit
+            self.job_id, self.unit, self.job_units, self.values = job_id, unit, units, values
             waiting, self._on_submitted = self._on_submitted, []
         for function in waiting:
             function(self)
@@ -107,11 +136,36 @@ class ClusterFuture(Future[Any]):
         """Prepare for use in a forked process. A call that has not ended fails there, and continues for the parent."""
         super().__init__()  # At the fork, another thread could have held the lock
         self._changing, self._on_submitted = threading.RLock(), []
-        value, error = self._outcome or (None, _belongs_to_parent())
+        (value, error), self._outcome = self._outcome or (None, _belongs_to_parent()), None
+        if isinstance(value, StoredValue):
+            value.disown()
         if isinstance(error, CancelledError):
             self.cancel()
         else:
             self.finish(value, error)
+
+
+def _set_done(ended: Future[None]) -> None:
+    if ended.set_running_or_notify_cancel():
+        ended.set_result(None)
+
+
+def when_done(futures: Iterable[Future[Any]], function: Callable[[], object]) -> None:
+    """Call a function when all of the futures have ended. It is called now if they have."""
+    several = list(futures)
+    left, lock = [len(several)], threading.Lock()
+
+    def count(future: Future[Any] | None) -> None:
+        with lock:
+            left[0] -= 1
+            is_last = not left[0]
+        if is_last:
+            function()
+
+    for future in several:
+        future.add_done_callback(count)
+    if not several:
+        function()
 
 
 def count_calls(futures: Iterable[Future[Any]]) -> str:

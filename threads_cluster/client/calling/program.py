@@ -42,7 +42,8 @@ def main() -> None:
     for unit, descriptors in receive(ours):
         item = unit["item"]
         text, names = (item, []) if isinstance(item, str) else (item["call"], item["files"])
-        files = open_files(names, descriptors)
+        files = open_files([*names, *result_files(unit)], descriptors)
+        files.update(result_locations(unit))
         if "input" in unit:
             functions = {unit["job"]: unit["input"]}
         answer = call(functions, unit["job"], text, files)
@@ -67,19 +68,39 @@ def receive(ours: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
             pieces, descriptors = [], []
 
 
-def open_files(names: Iterable[str], descriptors: Iterable[int]) -> dict[str, Any]:
+def open_files(names: Iterable[str], descriptors: Iterable[int]) -> dict[Any, Any]:
     """Map files into memory, and return the maps by name. Changes of a map do not change the file."""
-    maps: dict[str, Any] = {}
+    maps: dict[Any, Any] = {}
     for name, descriptor in zip(names, descriptors, strict=True):
         maps[name] = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
         os.close(descriptor)
     return maps
 
 
-class Unpickler(pickle.Unpickler):
-    """Unpickler that replaces the location of a value by the value: its pickle, or the names of its files."""
+def result_files(unit: dict[str, Any]) -> list[str]:
+    """Return names for the files of the results of other calls."""
+    return [f"{place}/{name}" for place, result in enumerate(unit.get("results", [])) for name in result["files"]]
 
-    def __init__(self, file: Any, files: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+
+def result_locations(unit: dict[str, Any]) -> dict[Any, Any]:
+    """Return the locations of the results of other calls, keyed by their positions in the call."""
+    return {
+        place: base64.b64decode(value) if isinstance(value, str) else tuple(f"{place}/{name}" for name in value)
+        for place, value in enumerate(result["value"] for result in unit.get("results", []))
+    }
+
+
+class ResultsMissing(Exception):
+    """The runner did not send the results of other calls. The client then makes the call in another way."""
+
+
+class Unpickler(pickle.Unpickler):
+    """Unpickler that replaces the location of a value by the value.
+
+    A location is a pickle, the names of files, or the position of another call's result.
+    """
+
+    def __init__(self, file: Any, files: dict[Any, Any], buffers: Sequence[Any] = ()) -> None:
         super().__init__(file, buffers=buffers)
         self._files = files
         self._values: dict[Any, Any] = {}
@@ -107,6 +128,10 @@ class Unpickler(pickle.Unpickler):
         return self._values[location]
 
     def _load(self, location: Any) -> Any:
+        if isinstance(location, int) and location not in self._files:
+            raise ResultsMissing("this runner is too old to read the results of other calls; update it")
+        if isinstance(location, int):
+            location = self._files[location]
         if isinstance(location, bytes):
             return Unpickler(io.BytesIO(location), self._files).load()
         file, *buffers = [self._files[name] for name in location]
@@ -114,7 +139,7 @@ class Unpickler(pickle.Unpickler):
         return Unpickler(file, self._files, buffers).load()
 
 
-def call(functions: dict[str, Any], job: str, text: str, files: dict[str, Any]) -> dict[str, Any]:
+def call(functions: dict[str, Any], job: str, text: str, files: dict[Any, Any]) -> dict[str, Any]:
     """Call the function of a job with its arguments, and return the answer to the runner."""
     try:
         function = functions[job]
@@ -126,7 +151,7 @@ def call(functions: dict[str, Any], job: str, text: str, files: dict[str, Any]) 
         return {"error": f"{type(error).__name__}: {error}", "value": describe(error)}
 
 
-def load(text: str, files: dict[str, Any]) -> Any:
+def load(text: str, files: dict[Any, Any]) -> Any:
     return Unpickler(io.BytesIO(base64.b64decode(text)), files).load()
 
 

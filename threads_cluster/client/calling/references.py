@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import NoReturn, TypeAlias
 
-#: Location of a value: its pickle, or the hashes of the files with its pickle and its buffers.
-Location: TypeAlias = bytes | tuple[str, ...]
+#: Location of a value: its pickle; the hashes of the files with its pickle and its buffers; or, for the result of
+#: another call, its position among the units on which the call depends.
+Location: TypeAlias = bytes | tuple[str, ...] | int
 
 
 class Reference:

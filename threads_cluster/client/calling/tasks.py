@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
+from threads_cluster.client.calling.dependents import Dependent
 from threads_cluster.client.calling.executor import ClusterExecutor
 from threads_cluster.client.calling.futures import ClusterFuture, count_calls
 from threads_cluster.client.calling.options import Options
 from threads_cluster.client.interrupts import CancelOnInterrupt
-from threads_cluster.errors import CallFailed
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
@@ -63,17 +63,15 @@ class Task(Generic[P, R]):
     def submit(self, /, *args: Any, **kwargs: Any) -> ClusterFuture:
         """Call the function with `args` and `kwargs` on a runner, and return the future of the call.
 
-        Arguments can be futures, also in lists, tuples and dicts. The call then starts when their results are there. If
-        one of them fails or is cancelled, this call fails with CallFailed, whose cause is the error.
+        Arguments can be futures, also in lists, tuples and dicts. The call then starts when their results are there.
+        Runners read these results from the cluster, if possible. If one of the futures fails or is cancelled, this call
+        fails with CallFailed, whose cause is the error. A large result stays in the cluster until you call `result`.
 
         Example:
             print(double.submit(double.submit(3)).result())  # 12
         """
         executor = self._cluster.task_executors.get(self._options)
-        needed = list(dict.fromkeys(_futures_in([args, kwargs])))
-        if not needed:
-            return executor.submit(self._function, *args, **kwargs)
-        return _Dependent(executor, self._function, args, kwargs).start(needed)
+        return Dependent(executor, self._function, args, kwargs).start()
 
     def map(self, /, *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1) -> Iterator[R]:
         """Call the function on runners, once for each value, and return an iterator over the results in order.
@@ -107,67 +105,6 @@ class TaskExecutors:
         """Accept no further calls."""
         for executor in self._executors.values():
             executor.shutdown(wait=False)
-
-
-class _Dependent:
-    """Call whose arguments contain the futures of other calls."""
-
-    def __init__(
-        self, executor: ClusterExecutor, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        self._executor, self._function, self._args, self._kwargs = executor, function, args, kwargs
-        self._future = ClusterFuture(executor.interrupts)
-        self._lock = threading.Lock()
-
-    def start(self, needed: list[Future[Any]]) -> ClusterFuture:
-        """Make the call when the futures are done. Return the future of this call."""
-        self._left = len(needed)
-        for future in needed:
-            future.add_done_callback(self._take)
-        return self._future
-
-    def _take(self, future: Future[Any]) -> None:
-        with self._lock:
-            self._left -= 1
-            is_last = not self._left
-        if future.cancelled() or future.exception() is not None:
-            self._fail(None if future.cancelled() else future.exception())
-        elif is_last:
-            self._call()
-
-    def _fail(self, error: BaseException | None) -> None:
-        why = "was cancelled" if error is None else f"failed: {type(error).__name__}: {error}"
-        name = getattr(self._function, "__qualname__", "the function")
-        failed = CallFailed(f"{name} was not called, because a call on which it depends {why}")
-        failed.__cause__ = error
-        self._future.finish(error=failed)
-
-    def _call(self) -> None:
-        try:
-            self._executor.submit_for(self._future, self._function, _resolve(self._args), _resolve(self._kwargs))
-        except BaseException as error:  # The executor was shut down, or an argument cannot be pickled
-            self._future.finish(error=error)
-
-
-def _futures_in(value: Any) -> Iterator[Future[Any]]:
-    if isinstance(value, Future):
-        yield value
-    elif type(value) in (list, tuple):
-        for inner in value:
-            yield from _futures_in(inner)
-    elif type(value) is dict:
-        yield from _futures_in(list(value.values()))
-
-
-def _resolve(value: Any) -> Any:
-    """Return a value with results in place of futures."""
-    if isinstance(value, Future):
-        return value.result()
-    if type(value) in (list, tuple):
-        return type(value)(map(_resolve, value))
-    if type(value) is dict:
-        return {name: _resolve(inner) for name, inner in value.items()}
-    return value
 
 
 def as_completed(several: Iterable[F], timeout: float | None = None) -> Completions[F]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import queue
+import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from threads_cluster.client.calling import pickling, project
 from threads_cluster.client.calling.pickling import INLINE_BYTES, Pickled, Stream
 from threads_cluster.client.calling.references import Location, Reference
+from threads_cluster.client.calling.stored_values import ResultArtifact, StoredValue
 from threads_cluster.errors import ApiError, BadArgument, CallFailed, ClientError, ValueNotStored
 from threads_protocol import uploads
 from threads_protocol.folders import MemoryTree
@@ -41,10 +43,15 @@ class ValueStore:
 
     def forget(self) -> None:
         """Forget all values. In a forked process, they belong to the parent process."""
-        #: Artifacts of values without references, which must be deleted. References are deleted in any thread.
-        self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
+        #: Artifacts of values without references, which must be deleted, and the jobs that may hold them. References
+        #: are deleted in any thread.
+        self._unused: queue.SimpleQueue[tuple[str, str | None]] = queue.SimpleQueue()
         #: Artifacts of values that references use.
         self._used: set[str] = set()
+        #: Results of calls.
+        self._results: WeakValueDictionary[str, ResultArtifact] = WeakValueDictionary()
+        self._stored: WeakSet[StoredValue] = WeakSet()
+        self._holding = threading.Lock()
 
     # -- values that calls share ---------------------------------------------------------------------------------------
 
@@ -59,20 +66,27 @@ class ValueStore:
         sizes |= {sha: part.nbytes for sha, part in contents.items()}
         artifact = self._store("put", sizes, contents)
         self._used.add(artifact)
-        return Reference(location, sizes, partial(self._unused.put, artifact), references)
+        return Reference(location, sizes, partial(self._unused.put, (artifact, None)), references)
 
     def delete_unused(self) -> None:
         """Delete values without references."""
         with suppress(queue.Empty):
-            while artifact := self._unused.get_nowait():
+            while True:
+                artifact, job = self._unused.get_nowait()
                 self._used.discard(artifact)
-                self.delete(artifact)
+                self.delete(artifact, job)
 
     def close(self) -> None:
-        """Delete all values, including those with references."""
+        """Delete all values, including those with references. Results that unfinished calls need remain."""
         self.delete_unused()
         while self._used:
             self.delete(self._used.pop())
+        with self._holding:
+            stored = list(self._stored)
+        needed = {each.artifact.artifact for each in stored if each.users}
+        for artifact, job in {(each.artifact.artifact, each.job_id) for each in stored}:
+            if artifact not in needed:
+                self.delete(artifact, job)
 
     def delete(self, artifact: str, job: str | None = None) -> None:
         """Delete an artifact. If `job` uses it and has not ended, the job deletes it when the job is deleted."""
@@ -122,11 +136,43 @@ class ValueStore:
         lines = b"".join(json.dumps(item).encode() + b"\n" for item in items)
         return self._store("calls", sizes, contents, lines)
 
+    def hold(self, artifact: str, job: str) -> ResultArtifact:
+        """Return the object that keeps an artifact with results of a job."""
+        with self._holding:
+            held = self._results.get(artifact)
+            if held is None:
+                held = self._results[artifact] = ResultArtifact(artifact, partial(self._unused.put, (artifact, job)))
+            return held
+
+    def stored(
+        self,
+        job: str,
+        unit: Mapping[str, Any],
+        names: Sequence[str],
+        held: ResultArtifact,
+        users: Set[object],
+        *,
+        safe: bool,
+    ) -> StoredValue:
+        """Return the value of a unit that stays in the cluster until it is loaded. `users` are jobs that need it."""
+        value = StoredValue(self, job, unit, names, held, users, safe=safe)
+        with self._holding:
+            self._stored.add(value)
+        return value
+
     def load(self, unit: Mapping[str, Any], names: Sequence[str], *, safe: bool = False) -> Any:
         """Return the value of a unit from files with its pickle and its buffers. Raises CallFailed."""
         return pickling.join([self._read(unit, name) for name in names], safe=safe)
 
     def _read(self, unit: Mapping[str, Any], name: str) -> bytearray:
+        entry = self.entry(unit, name)
+        try:
+            return self._artifacts.read(entry)
+        except ApiError as error:
+            raise CallFailed(f"the result of the call cannot be read: {error}") from error
+
+    def entry(self, unit: Mapping[str, Any], name: str) -> Entry:
+        """Return the entry for an output file of a unit. Raises CallFailed."""
         path = f"outputs/{unit['unit']}/{name}"
         try:
             entry = self._artifacts.entry(unit["artifact"], path)
@@ -134,7 +180,7 @@ class ValueStore:
             raise CallFailed(f"the result of the call cannot be read: {error}") from error
         if entry is None:
             raise CallFailed(f"the result of the call cannot be read: artifact {unit['artifact']} lacks {path}")
-        return self._artifacts.read(entry)
+        return entry
 
     # -- artifacts -----------------------------------------------------------------------------------------------------
 
