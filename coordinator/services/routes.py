@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from fastapi import Path, Request, Response
@@ -57,6 +58,23 @@ async def add_service(request: Request, cluster: http.ClusterDep, principal: htt
     """Create a service, which keeps replicas of an engine running."""
     asked = http.parse(NewService, await bodies.read_json(request))
     return json_response(await run_in_threadpool(_added, cluster, asked, principal), 201)
+
+
+@routes.post("/services/estimate", dependencies=_RUN, **http.describe_response(answers.Estimate, body=NewService))
+async def estimate_service(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+    """Validate a service without creating it, and return the memory of a replica."""
+    asked = http.parse(NewService, await bodies.read_json(request))
+    return json_response(await run_in_threadpool(_estimated, cluster, asked, principal))
+
+
+def _estimated(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Estimate:
+    service = creation.plan_service(cluster, asked, principal)
+    memory = json.loads(service.asked)["memory"]
+    if memory is None:
+        return {"engine": service.engine, "memory": None, "fits": None}
+    available = memory["available_bytes"]
+    fits = None if available is None else memory["needed_bytes"] <= available
+    return {"engine": service.engine, "memory": memory["words"], "fits": fits}
 
 
 def _added(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Service:

@@ -14,6 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests import fetch
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
+from threads_cluster import Cluster
 
 TOKEN = "t" * 40
 #: Timeout in milliseconds for operations that take a cluster several seconds.
@@ -125,6 +126,26 @@ def confirm(page: Page, title: str, act: str) -> None:
     expect(dialog).to_have_count(0)
 
 
+def test_a_model_is_estimated_and_served_from_its_row(log_in: Log, live: Live, tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF" + bytes(5000))
+    with Cluster(live.url(), token=TOKEN) as cluster:
+        cluster.artifacts.put(tmp_path / "tiny.gguf", name="tiny_1")
+    page = log_in()
+    page.get_by_role("button", name="Serve tiny_1").click()
+    form = page.get_by_role("dialog", name="Serve tiny_1")
+    expect(form.get_by_label("name")).to_have_value("tiny-1")
+    form.get_by_label("replicas").fill("0")
+    form.get_by_label("context").fill("16")
+    form.get_by_role("button", name="Estimate memory").click()
+    expect(form.get_by_role("status")).to_contain_text("Memory of a replica: ")
+    shot(page, "serve-form")
+    form.get_by_role("button", name="Serve model").click()
+    expect(page.get_by_text(f"{live.url()}/v1", exact=True)).to_be_visible()
+    asked = row(live, "tiny-1")["asked"]
+    assert (asked["model"], asked["parameters"]["context"], asked["replicas"]) == ("tiny_1", 16, 0)
+    fetch.delete(f"{live.url()}/api/services/tiny-1", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+
+
 def test_a_service_is_found_asked_scaled_stopped_and_started(log_in: Log, live: Live) -> None:
     page = log_in()
     listed = page.get_by_role("region", name="Services").get_by_role("row")
@@ -140,7 +161,7 @@ def test_a_service_is_found_asked_scaled_stopped_and_started(log_in: Log, live: 
     expect(ask(page, "and now")).to_contain_text("I heard 3 messages: and now")
     # The figures include the requests of all coordinators and are updated.
     figures = page.get_by_role("region", name="The last minute")
-    expect(figures.locator("div", has_text="time, median")).not_to_contain_text("none")
+    expect(figures.locator("div", has_text="Median latency")).not_to_contain_text("-")
     expect(figures.locator("div", has_text="tokens/s")).to_contain_text(re.compile(r"tokens/s\s*(0\.\d|[1-9])"))
     # The replica has a device, a memory usage and a growing log.
     replicas = page.get_by_role("region", name="Replicas").get_by_role("row")

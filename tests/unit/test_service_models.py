@@ -112,6 +112,16 @@ def test_the_memory_of_a_replica_is_kept_with_its_sum_and_compared_with_the_runn
     assert memory["available_bytes"] == 4 << 30 and "of unknown size" in memory["words"]
 
 
+def test_an_estimate_creates_no_service(models: Bench) -> None:
+    runner(models, 4096)
+    body = {"name": "chat", "model": "gguf", "parameters": {"context": 16}}
+    estimate = models.ask("POST", "/api/services/estimate", body).json()
+    assert estimate["engine"] == "llamacpp" and estimate["fits"] and "runner-1 has 4.0 GiB" in estimate["memory"]
+    assert models.client.services.list() == []
+    wrong = models.ask("POST", "/api/services/estimate", body | {"model": "missing"})
+    assert wrong.status_code == 404 and wrong.json()["field"] == "model"
+
+
 def test_a_model_larger_than_any_runner_is_refused_and_served_when_forced(models: Bench) -> None:
     put(models, "large", large_gguf=b"GGUF" + bytes(3 << 20))
     runner(models, 2)

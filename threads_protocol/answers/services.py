@@ -72,6 +72,12 @@ class Service(Answer):
     ]
 
 
+class Estimate(Answer):
+    engine: Annotated[str, describe("Engine that would serve the model.")]
+    memory: Annotated[str | None, describe("Memory of a replica, and of the largest suitable runner; null: unknown.")]
+    fits: Annotated[bool | None, describe("True if the memory of a live runner is enough; null: unknown.")]
+
+
 class Engine(Answer):
     engine: str
     summary: str

@@ -27,6 +27,7 @@ export type TenantUsage = Schemas["TenantUsage"];
 export type Tenant = Schemas["Tenant"];
 export type Token = Schemas["Token"];
 export type Secret = Schemas["Secret"];
+export type Model = Schemas["Model"];
 export type Artifact = Schemas["Artifact"];
 export type Unit = Schemas["Unit"];
 export type Units = Schemas["Units"];

@@ -7,6 +7,7 @@ import { formatBytes, formatCompact, formatInteger, formatSeconds } from "../../
 import { bindShortcuts } from "../../lib/keys";
 import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
+import { CopyButton, CopyLine } from "../../ui/copy-button";
 import { askConfirmation } from "../../ui/dialog";
 import { Headlines, type Headline } from "../../ui/headline";
 import { lazy } from "../../ui/lazy";
@@ -95,6 +96,7 @@ function ServiceBody({ service: row, onChange: onAct }: Props) {
       </p>
       {!row.page && <Measurements row={row} />}
       <Replicas row={row} />
+      {!row.page && <Endpoint name={row.name} />}
       {!row.page && <Playground model={row.name} />}
       {row.asked && (
         <details class="part">
@@ -103,6 +105,41 @@ function ServiceBody({ service: row, onChange: onAct }: Props) {
         </details>
       )}
     </>
+  );
+}
+
+/** Address and examples for programs that use the service. */
+function Endpoint({ name }: { name: string }) {
+  const url = `${location.origin}/v1`;
+  const examples = {
+    Python: [
+      "from openai import OpenAI",
+      "",
+      `client = OpenAI(base_url="${url}", api_key="YOUR TOKEN")`,
+      `answer = client.chat.completions.create(model="${name}", messages=[{"role": "user", "content": "Hello"}])`,
+      "print(answer.choices[0].message.content)",
+    ].join("\n"),
+    curl: [
+      `curl -s ${url}/chat/completions -H "Authorization: Bearer YOUR TOKEN" -H 'Content-Type: application/json' \\`,
+      `    -d '{"model": "${name}", "messages": [{"role": "user", "content": "Hello"}]}'`,
+    ].join("\n"),
+  };
+  return (
+    <section class="stack" aria-labelledby="endpoint-title">
+      <h3 id="endpoint-title">Endpoint</h3>
+      <CopyLine text={url} name="base URL" />
+      <p class="soft">
+        Programs that use OpenAI's API can use this base URL with the model <code>{name}</code> and a token with the
+        scope infer. {hasScope("admin") && <a href="/cluster.html#tab=admin&list=tokens">Create a token</a>}
+      </p>
+      {Object.entries(examples).map(([title, text]) => (
+        <details class="part" key={title}>
+          <summary>{title}</summary>
+          <pre>{text}</pre>
+          <CopyButton text={text} name={`${title} example`} />
+        </details>
+      ))}
+    </section>
   );
 }
 
@@ -285,21 +322,21 @@ function Measurements({ row }: { row: Service }) {
       history: requests,
     },
     {
-      label: "time, median",
-      value: formatSeconds(lately.median_seconds) || "none",
+      label: "Median latency",
+      value: formatSeconds(lately.median_seconds) || "-",
       hint: "Time from a request's arrival to the last byte of its answer, accurate to 5 %",
       history: time,
     },
     {
-      label: "first token, median",
-      value: formatSeconds(lately.median_first_token_seconds) || "none",
+      label: "Median time to first token",
+      value: formatSeconds(lately.median_first_token_seconds) || "-",
       hint: "Time to the first token of streaming requests, accurate to 5 %",
       history: first,
     },
     {
       label: "tokens/s",
       value: formatCompact(lately.answer_tokens_per_second),
-      suffix: each ? `${formatCompact(each)} a stream` : "",
+      suffix: each ? `${formatCompact(each)} tokens/s per request` : "",
       hint: "Tokens of answers that finished in the last minute. Per stream: the median rate after the first token.",
       history: tokens,
     },

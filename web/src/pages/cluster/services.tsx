@@ -17,6 +17,7 @@ import { usePolling } from "./model/polling";
 import { selectModel, loadModels, formatModel, formatReadiness, explainState, loadServices } from "./model/services";
 import { openService, state } from "./model/state";
 
+const Models = lazy(() => import("./models").then((part) => part.Models));
 const ServicePart = lazy(() => import("./service").then((part) => part.ServiceView));
 
 /** Interval in seconds between requests for the list. */
@@ -49,7 +50,7 @@ const COLUMNS: Column<Service>[] = [
   { id: "replicas", title: "replicas", cell: (row) => <span class="num">{formatReadiness(row)}</span> },
   numberColumn("now", "requests now", (row) => formatInteger(row.requests)),
   numberColumn("rate", "requests/s", ({ last_minute: lately }) => formatCompact(lately.requests_per_second)),
-  numberColumn("time", "time, median", ({ last_minute: lately }) => formatSeconds(lately.median_seconds)),
+  numberColumn("time", "median latency", ({ last_minute: lately }) => formatSeconds(lately.median_seconds)),
   numberColumn("first", "first token", ({ last_minute: lately }) => formatSeconds(lately.median_first_token_seconds)),
   numberColumn("tokens", "tokens/s", ({ last_minute: lately }) => formatCompact(lately.answer_tokens_per_second)),
 ];
@@ -88,6 +89,7 @@ function ServiceList() {
           class="cards service-table"
         />
       </div>
+      <Models onServed={openService} />
     </section>
   );
 }

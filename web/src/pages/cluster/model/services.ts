@@ -51,6 +51,12 @@ export async function requestPageLink(name: string): Promise<string> {
   return (await post<{ url: string }>(`${servicePath(name)}/open`)).url;
 }
 
+/** Return the memory of a replica of a service that does not exist yet, in words. */
+export async function estimateService(service: unknown): Promise<string> {
+  const { memory, engine } = await post<{ memory: string | null; engine: string }>("/api/services/estimate", service);
+  return memory ? `Memory of a replica: ${memory}.` : `The memory that ${engine} needs is unknown.`;
+}
+
 export function deleteService(name: string): Promise<void> {
   return deleteResource(servicePath(name));
 }
@@ -61,7 +67,7 @@ export function formatModel(model: string | null): string {
 }
 
 /** Return True if the user has a scope. */
-export function hasScope(scope: "run" | "infer"): boolean {
+export function hasScope(scope: "run" | "infer" | "admin"): boolean {
   const scopes = session.value?.scopes ?? [];
   return scopes.includes("admin") || scopes.includes(scope);
 }
