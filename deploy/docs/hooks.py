@@ -10,7 +10,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from deploy.docs import command_reference, http_reference, inline_scripts, links, metric_reference, setting_reference
+from deploy.docs import (
+    command_reference,
+    http_reference,
+    inline_scripts,
+    links,
+    metric_reference,
+    notebook_page,
+    setting_reference,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Patterns of pages outside of docs/ that belong to the site.
@@ -45,6 +53,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Insert the tables of settings, and change links to files of the checkout."""
     # In the checkout, the page has only an introduction, so that links to the page are valid.
     markdown = markdown.replace(_SETTINGS, setting_reference.render(ROOT)) if _SETTINGS in markdown else markdown
+    markdown = markdown.replace(f"({notebook_page.SOURCE})", f"({notebook_page.PAGE})")
     return links.rewrite(markdown, _in_checkout(page.file), ROOT, {_in_checkout(each) for each in files})
 
 
@@ -67,6 +76,7 @@ def references() -> dict[str, str]:
     return {
         "reference/cluster.md": command_reference.render(),
         "reference/metrics.md": metric_reference.render(),
+        notebook_page.PAGE: notebook_page.render(ROOT),
         **{f"{_HTTP}/{name}.md": text for name, text in http_reference.render(ROOT).items()},
     }
 

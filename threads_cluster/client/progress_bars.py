@@ -81,9 +81,10 @@ class ProgressBar:
     def _show(self) -> None:
         with self._lock:
             now, self._timer = time.monotonic(), None
-            if (passed := now - self._measured) > 0:
+            passed = now - self._measured
+            if passed >= _STEP_SECONDS / 2:  # A rate over a shorter time says little
                 self.rates.append(max(0.0, (self.done - self._counted) / passed))
-            self._measured, self._counted = now, self.done
+                self._measured, self._counted = now, self.done
             if self._view is not None:
                 self._view.show(self)
 

@@ -178,7 +178,10 @@ def answer_with(value: Any) -> dict[str, Any]:
 
 def describe(error: BaseException) -> list[str | None]:
     """Return an exception as [pickle or None, traceback]."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MOST_EXCEPTION:]
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next  # Users do not know the functions of this program
+    text = "".join(traceback.format_exception(type(error), error, trace))[-MOST_EXCEPTION:]
     try:
         error.__traceback__ = None
         data = dump(error)
