@@ -30,13 +30,12 @@ class CancelOnInterrupt:
 
     The first interrupt only asks, and the block continues to wait. The second interrupt calls `cancel` and raises
     KeyboardInterrupt. In scripts without a terminal, and in threads other than the main thread, an interrupt raises
-    KeyboardInterrupt at once and cancels nothing. `work` returns a description of the jobs for the question.
+    KeyboardInterrupt at once and cancels nothing. `work` returns a description of the jobs for messages.
     """
 
     def __init__(self, work: Callable[[], str], cancel: Callable[[], object]) -> None:
         self._work, self.cancel = work, cancel
-        #: Description of the jobs in the question, or an empty text before the question.
-        self._asked = ""
+        self._has_asked = False
         self._previous: Any = None
 
     def __enter__(self) -> Self:
@@ -47,21 +46,21 @@ class CancelOnInterrupt:
         if self._previous is None:
             return
         signal.signal(signal.SIGINT, self._previous)
-        asked = self._asked
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and asked:
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and self._has_asked:
+            work = self._work()
             with suppress(ClientError):
                 self.cancel()
-                write_line(f"Cancelled {asked}.")
+                write_line(f"Cancelled {work}.")
 
     def forget(self) -> None:
         """Ask again at the next interrupt, because the jobs of the last question have ended."""
-        self._asked = ""
+        self._has_asked = False
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked:
+        if self._has_asked:
             raise KeyboardInterrupt
-        self._asked = self._work()
-        write_line(f"\nStill waiting. Interrupt again to cancel {self._asked}.")
+        self._has_asked = True
+        write_line(f"\nStill waiting. Interrupt again to cancel {self._work()}.")
 
 
 def write_line(line: str) -> None:
