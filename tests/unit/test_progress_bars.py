@@ -84,7 +84,7 @@ def test_what_the_program_prints_meanwhile_stays_on_stdout(monkeypatch: pytest.M
 
 
 def test_an_executor_shows_its_calls(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "modules", dict)
+    monkeypatch.setattr(project, "PROJECT", project.Project({}))
     fake = Calling()
     with fake.cluster() as cluster, cluster.executor(progress=True) as executor:
         assert list(executor.map(abs, range(12))) == list(range(12))
