@@ -295,9 +295,11 @@ class PersistentRun(Run):
     def _store_value(self, failed: Failure | None) -> tuple[Failure | None, Any]:
         """Return the unit's failure, and its value unless a file stores it. Raises OSError.
 
-        The value of a failed unit is always stored as a file, because its record has no place for it.
+        The record of a failed unit contains its value if there is space for it.
         """
         value = self._answer.get("value")
+        if value is not None and failed and report.fits_record(value, failed.error):
+            return replace(failed, value=value), None
         text = b"" if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
         if len(text) > LARGEST_VALUE:
             words = f"the value has {len(text)} bytes; the maximum is {LARGEST_VALUE}"

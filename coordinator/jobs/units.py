@@ -147,7 +147,8 @@ def _done_fields(unit: FinishedUnit) -> dict[str, Any]:
 
 def _failure_fields(failure: Failure, piece: Piece | None) -> dict[str, Any]:
     """Return the known fields of the last failed attempt."""
-    known = {name: failure[name] for name in ("exit", "reason", "seconds", "worker", "error") if name in failure}
+    names = ("exit", "reason", "seconds", "worker", "error", "value")
+    known = {name: failure[name] for name in names if name in failure}
     return {**known, "attempts": max(int(failure.get("attempt", 0)), piece.errors if piece else 0)}
 
 

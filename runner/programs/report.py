@@ -12,6 +12,8 @@ from runner.programs.guard_messages import ProgramEnd
 
 #: Maximum size in bytes of a failure record as JSON.
 MAX_ROW = 4096
+#: Maximum size in bytes of a value and an error message in a failure record as JSON.
+_MOST_VALUE = 3200
 #: Maximum length of an error message in characters.
 #: `MAX_LINE` is the maximum length of the line of program output in the message.
 MAX_ERROR, MAX_LINE = 300, 200
@@ -28,6 +30,13 @@ class Failure:
     reason: str = ""
     seconds: float = 0.0
     tail: str = ""
+    #: Value that the program sent with the error, or None. A value that does not fit into a record is a file.
+    value: Any = None
+
+
+def fits_record(value: Any, error: str) -> bool:
+    """Return True if the record of a failure can contain a value."""
+    return len(json.dumps(value, separators=(",", ":"))) + len(json.dumps(error[:MAX_ERROR])) <= _MOST_VALUE
 
 
 def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | None:
@@ -98,6 +107,7 @@ def serialize_failure(failure: Failure, *, unit: int, attempt: int, worker: str,
         "at": round(time.time(), 3),
         "error": failure.error[:MAX_ERROR],
         "tail": failure.tail,
+        **({} if failure.value is None else {"value": failure.value}),
     }
     while len(text := json.dumps(fields, separators=(",", ":"))) > MAX_ROW:
         fields["tail"] = fields["tail"][len(fields["tail"]) // 4 + 1 :]

@@ -202,7 +202,7 @@ class Calling(Ran):
     def _ended(self, number: int, answer: dict[str, Any], files: dict[str, bytes]) -> dict[str, Any]:
         value, artifact = answer.get("value"), None
         text = json.dumps(value).encode()
-        if "error" in answer or len(text) > _MOST_VALUE:
+        if len(text) > _MOST_VALUE:
             value, files = {"artifact": True}, {**files, f"values/{number}.json": text}
         if files:
             rows = [["f", path, len(data), sha_of(data)] for path, data in sorted(files.items())]
@@ -210,7 +210,8 @@ class Calling(Ran):
             self.artifacts[artifact] = {path: sha_of(data) for path, data in files.items()}
             self.stored.update({sha_of(data): data for data in files.values()})
         if "error" in answer:
-            return unit("dead", number, exit=1, reason="error", error=answer["error"], artifact=artifact)
+            failed = {"exit": 1, "reason": "error", "error": answer["error"]}
+            return unit("dead", number, **failed, value=value, artifact=artifact)
         return unit("done", number, value=value, artifact=artifact)
 
     def _answer_units(self, job_id: str, units: list[dict[str, Any]]) -> None:

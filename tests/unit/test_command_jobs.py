@@ -326,11 +326,12 @@ def test_units_are_shown_in_every_state_of_the_job(bench: Bench) -> None:
 
 def test_a_job_that_failed_is_readable_and_its_dead_units_are_tried_again(bench: Bench) -> None:
     runner = submitted(bench, count=2)
-    runner.fail(runner.lease(), seconds=2.5)
+    runner.fail(runner.lease(), seconds=2.5, value=["why"])
     runner.end(runner.lease())
     assert bench.ask("GET", f"/api/jobs/{runner.job}").json()["state"] == "failed"
     rows = units(bench, runner)["units"]
-    assert [(row["state"], row["seconds"]) for row in rows] == [("dead", 2.5), ("done", 1.5)]
+    found = [(row["state"], row["seconds"], row["value"]) for row in rows]
+    assert found == [("dead", 2.5, ["why"]), ("done", 1.5, None)]
     refused(
         bench.ask("GET", f"/api/jobs/{runner.job}/result"),
         409,

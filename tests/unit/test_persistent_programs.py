@@ -41,6 +41,7 @@ for line in ours.makefile():
     if item == "wait": pathlib.Path("ready").touch(); time.sleep(60)
     if item == "print": print("unit", unit["unit"])
     if item == "raise": print("why", file=sys.stderr); answer = {"error": "ValueError: no", "value": [1, 2]}
+    if item == "raise long": answer = {"error": "no", "value": "x" * 5000}
     if item == "long": answer = {"value": "x" * 100_000}
     if item == "longest": answer = {"value": "x" * 1_040_000}
     if item == "endless": ours.sendall(b"x" * (2 << 20))
@@ -253,8 +254,14 @@ def test_a_unit_that_reports_an_error_fails_and_its_program_goes_on(bench: Bench
     [before] = values(bench, 1)
     row = failure(bench, "raise", job="j2")
     assert (row["error"], row["reason"], row["exit"], row["tail"]) == ("ValueError: no", "error", 1, "why\n")
-    assert bench.files.kept[-1] == ([0], {"logs/0": b"why\n", "logs/0.streams": b"[[0,4]]", "values/0.json": b"[1,2]"})
+    assert row["value"] == [1, 2]
+    assert bench.files.kept[-1] == ([0], {"logs/0": b"why\n", "logs/0.streams": b"[[0,4]]"})
     assert values(bench, 1, job="j3") == [before]
+
+
+def test_a_long_value_of_an_error_is_kept_as_a_file(bench: Bench) -> None:
+    assert "value" not in failure(bench, "raise long")
+    assert bench.files.kept == [([0], {"values/0.json": b'"' + b"x" * 5000 + b'"'})]
 
 
 def test_a_long_value_is_kept_as_a_file(bench: Bench) -> None:

@@ -266,7 +266,8 @@ class CallJob:
         if unit.get("reason") != "error":
             timeout = self._options.timeout if unit.get("reason") == "timeout" else None
             return CallFailed(words) if timeout is None else CallTimedOut(timeout)
-        data, traceback = self._cluster.programs.value({**unit, "value": {"artifact": True}})
+        stored = unit if unit.get("value") is not None else {**unit, "value": {"artifact": True}}
+        data, traceback = self._cluster.programs.value(stored)
         return pickling.remote_exception(words, data, traceback, safe=self._options.safe)
 
     def _fail(self, error: BaseException) -> None:
