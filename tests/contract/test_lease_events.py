@@ -78,3 +78,13 @@ def test_a_delete_is_told_and_leaves_nothing(bench: Bench) -> None:
     told = [fields for _, fields in bench.look().stream("ct:events") if fields.get("job") == job]
     assert [fields["type"] for fields in told] == ["queued", "cancelled", "deleted"]
     assert told[-1]["tenant"] == "default" and not bench.client.keys(f"ct:job:{job}*")
+
+
+def test_failed_units_add_events_but_not_more_often_than_progress(bench: Bench) -> None:
+    job = bench.submit(4)
+    bench.hold("w")
+    bench.advance(300)
+    for _ in range(2):
+        bench.fail_unit(bench.grant(job).token, most=0)
+    found = [fields["type"] for _, fields in story(bench, job)]
+    assert found == ["running", "progress"]

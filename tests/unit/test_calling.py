@@ -17,11 +17,13 @@ import pytest
 
 from tests.integration.live import until
 from tests.unit.calling_fake import Calling
+from tests.unit.programs_fake import page, unit
 from threads_cluster import Cluster
 from threads_cluster.client.calling import batches, call_jobs, pickling, project
 from threads_cluster.client.calling.batches import Call, CallQueue
 from threads_cluster.client.calling.executor import ClusterExecutor
 from threads_cluster.client.calling.futures import ClusterFuture
+from threads_cluster.client.calling.watcher import Listener
 from threads_cluster.errors import BadArgument, CallFailed, CallTimedOut, NoRunner, RemoteTraceback
 
 
@@ -211,6 +213,21 @@ def test_a_result_of_a_cancelled_call_is_dropped() -> None:
     assert future.cancel() and future.cancel()
     future.finish(1)
     assert future.cancelled()
+
+
+def test_a_result_arrives_that_no_event_announces(
+    cluster: Cluster, fake: Calling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.holds = True
+    listeners: list[Listener] = []
+    monkeypatch.setattr(cluster.watcher, "add", lambda job_id, listener: listeners.append(listener))
+    with cluster.executor() as executor:
+        results = executor.map(abs, [-1, -2], timeout=20)
+        until(lambda: listeners)
+        done = [unit("done", number, value=pickling.text_of(pickling.dump(number).data)) for number in range(2)]
+        fake.on("GET", "/api/jobs/j1/units", page(done[0], unit("running", 1)), page(done[1]))
+        listeners[0]("running")
+        assert list(results) == [0, 1]
 
 
 def test_a_call_that_takes_too_long_raises_timeout_error(cluster: Cluster, fake: Calling) -> None:

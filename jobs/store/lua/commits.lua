@@ -28,6 +28,14 @@ local function heartbeat(args)
   return job.state == 'paused' and 2 or 1
 end
 
+-- Add a progress event, unless the last one is recent.
+local function emit_progress(job, now_ms, worker)
+  if math.abs(now_ms - job.progress_at) < PROGRESS_MS then return end
+  Jobs.set(job, 'progress_at', decimal(now_ms))
+  Jobs.save(job)
+  Jobs.emit(job, 'progress', 'worker', worker)
+end
+
 -- COMMIT id token upto partial ms worker device pace device_ms mj keep lo -> {1 merged | 2 merged and finishing | 0
 -- stale, parts}
 -- `keep` = 1 continues upto..hi under the same token. `lo` is the partial's first unit, or ''. If `lo` is not the
@@ -89,10 +97,8 @@ local function commit(args)
   if Jobs.finish_if_complete(job, now_ms) then return { 2, parts } end
   if job.state == 'cancelled' then return { 1, parts } end
   Jobs.update_load(job)
-  local is_progress_due = math.abs(now_ms - job.progress_at) >= PROGRESS_MS
-  if is_progress_due then Jobs.set(job, 'progress_at', decimal(now_ms)) end
   Jobs.save(job)
-  if is_progress_due then Jobs.emit(job, 'progress', 'worker', worker) end
+  emit_progress(job, now_ms, worker)
   Leases.handle_end(job, now_ms)
   return { 1, parts }
 end
@@ -209,6 +215,7 @@ local function fail_unit(args)
   if row ~= '' and (call('HLEN', failures) < FAILURES_KEPT or call('HEXISTS', failures, first) == 1) then
     call('HSET', failures, first, row)
   end
+  if job.state == 'running' then emit_progress(job, now_ms, Leases.runner_of(lease)) end
   Leases.handle_end(job, now_ms)
   return 1
 end

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Number of threads that send requests.
 _THREADS = 4
+#: Seconds after a read in which the cluster may have reported no further progress of the job.
+_SILENT_SECONDS = 0.25
 #: State of a job of which a unit has started.
 _RUNNING = "running"
 
@@ -193,6 +195,13 @@ class Dispatcher:
     def _read(self, job: CallJob, has_ended: bool | None) -> None:
         job.is_read_due = False
         job.read(has_ended)
+        if has_ended is False and not job.has_ended:
+            self._run(partial(self._read_again, read_at=job.next_read), job, _SILENT_SECONDS)
+
+    def _read_again(self, job: CallJob, read_at: float) -> None:
+        """Read results that came shortly after an event, and therefore without an event, unless others were read."""
+        if job.next_read == read_at:
+            job.read(False)
 
 
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
