@@ -98,9 +98,14 @@ def test_environments_caches_and_hidden_folders_of_a_package_do_not_travel(loade
     assert uploaded(fake) == {f"several_x/{name}.py" for name in ("__init__", "lazy", "in/__init__", "kept/more")}
 
 
-def test_modules_of_another_environment_are_installed_packages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["env2/lib/python3.12/site-packages", "target"])
+@pytest.mark.parametrize("file", ["other_x.py", "other_x/__init__.py"])
+def test_modules_of_other_environments_are_installed_packages(tmp_path: Path, folder: str, file: str) -> None:
+    write(tmp_path / "target/other_x-1.dist-info/METADATA", "")
     other = ModuleType("other_x")
-    other.__file__ = str(tmp_path / "env2/lib/python3.12/site-packages/other_x.py")
+    other.__file__ = str(tmp_path / folder / file)
+    if file.endswith("__init__.py"):
+        other.__path__ = [str(tmp_path / folder / "other_x")]
     assert not Project({"other_x": other}).modules()
 
 

@@ -10,7 +10,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -96,9 +96,17 @@ def _is_installed(module: ModuleType) -> bool:
     """Return True if a module is part of Python or was installed as a package, so that a runner has it or lacks it."""
     places = [Path(place) for place in _places(module)]
     return not places or any(
-        not _PACKAGE_FOLDERS.isdisjoint(place.parts) or any(place.is_relative_to(folder) for folder in _INSTALLED)
+        any(place.is_relative_to(folder) for folder in _INSTALLED)
+        or not _PACKAGE_FOLDERS.isdisjoint(place.parts)
+        or _has_packages(place.parent.parent if place.name == "__init__.py" else place.parent)
         for place in places
     )
+
+
+@cache
+def _has_packages(folder: Path) -> bool:
+    """Return True if packages were installed into a folder, for example with `pip install --target`."""
+    return any(folder.glob("*.dist-info"))
 
 
 def _places(module: ModuleType) -> list[str]:
