@@ -119,6 +119,14 @@ def test_a_disk_that_is_full_costs_samples_and_spoils_no_line(tmp_path: Path, mo
     assert [json.loads(line)["t"] for line in whole] == [0, 1, 4, 5]
 
 
+def test_the_cpu_time_of_a_recording_leaves_out_the_start_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.process_time", lambda: 7.0)
+    _, one, lines = sampled(tmp_path / "x", Clock())
+    assert one.progress()["cpu_seconds"] == lines[-1]["cpu_seconds"] == 0
+
+
 def test_after_samples_that_were_not_written_the_next_has_all_figures(tmp_path: Path) -> None:
     descriptor = os.open("/dev/full", os.O_WRONLY)
     one = Sampler(asked(), lines=Lines(descriptor, 1 << 20), clock=(clock := Clock()), wait=clock.wait)

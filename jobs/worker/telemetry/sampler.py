@@ -161,10 +161,12 @@ class Sampler:
         self._every = max(1, round(asked.hz / SLOW_HZ))
         self.samples = self.missed = 0
         self._began = self._told = 0.0
+        #: CPU time of the process when the recording began. Starting Python and its imports take longer than a sample.
+        self._began_cpu = 0.0
 
     def run(self) -> str:
         """Sample until `wait` returns a reason, the time is over, or the file is full. Return the reason."""
-        self._began = self._clock()
+        self._began, self._began_cpu = self._clock(), time.process_time()
         self._lines.write({**self._asked.head, "wall": round(time.time(), 4), "t": round(self._began, 4)})
         reason, number = "", 0
         while not reason:
@@ -188,7 +190,7 @@ class Sampler:
             "missed": self.missed,
             "bytes": self._lines.bytes,
             "seconds": round(self._clock() - self._began, 3),
-            "cpu_seconds": round(time.process_time(), 3),
+            "cpu_seconds": round(time.process_time() - self._began_cpu, 3),
         }
 
     def _over(self) -> str:
