@@ -39,6 +39,7 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "COORDINATOR_PORT": str(shape.port),
         "METRICS_PORT": str(shape.metrics_port),
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
+        **_autoscale_limit(shape),
         "CLUSTER_SIZE_FILE": f"{LOCAL_FOLDER.name}/{cpu_workers.SIZE.name}",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"OTEL_EXPORTER_OTLP_ENDPOINT": shape.span_endpoint} if shape.span_endpoint else {}),
@@ -47,6 +48,14 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         # Owners of tokens can run programs on a runner, so requests without a token get only guest access.
         **({"AUTH": "guest"} if shape.runner and load().auth == "auto" else {}),
     }
+
+
+def _autoscale_limit(shape: Shape) -> dict[str, str]:
+    """Return the maximum number of suggested CPU workers: one per lane, because more workers would share cores."""
+    settings = load()
+    if "autoscale_max" in settings.model_fields_set:
+        return {}
+    return {"AUTOSCALE_MAX": str(max(settings.autoscale_min, sum(shape.lanes)))}
 
 
 def _cpu_worker(number: int, shape: Shape) -> Program:

@@ -39,6 +39,13 @@ def test_a_runner_keeps_the_users_choice_that_each_call_needs_a_token(
 ) -> None:
     monkeypatch.setattr(cluster_programs, "load", lambda: Settings(auth="required"))
     assert "AUTH" not in programs(tmp_path, runner=True)["coordinator"].environment, "inherited"
+    monkeypatch.setattr(cluster_programs, "load", lambda: Settings(autoscale_max=20))
+    assert "AUTOSCALE_MAX" not in programs(tmp_path, runner=True)["coordinator"].environment, "inherited"
+
+
+def test_a_local_cluster_suggests_no_more_workers_than_lanes(tmp_path: Path) -> None:
+    environment = programs(tmp_path, runner=False)["coordinator"].environment
+    assert environment["AUTOSCALE_MAX"] == str(sum(shape(runner=False).lanes))
 
 
 def test_a_runner_has_no_password_and_no_token_in_its_environment(
