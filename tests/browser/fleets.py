@@ -150,6 +150,7 @@ class Fleet(Programs):
 
     def __init__(self, jobs: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         super().__init__(1, {})
+        self.token_id = None
         self.jobs = {row["job_id"]: row for row in jobs}
         self.workers = {row["id"]: row for row in workers}
         self.queues: list[dict[str, Any]] = []

@@ -30,6 +30,8 @@ class Programs:
         self.outputs: dict[str, bytes] = {}
         self.artifacts: list[dict[str, Any]] = []
         self.schema = schema
+        #: Token of the user, or None for an anonymous user, who may not run programs.
+        self.token_id: str | None = "0123456789"
         self.submitted: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.number = 0
@@ -210,7 +212,7 @@ class Programs:
             "/api/job-types": lambda: {"kinds": [kind]},
             "/api/session": lambda: {
                 "tenant": "default",
-                "token_id": None,
+                "token_id": self.token_id,
                 "token_name": None,
                 "scopes": ["admin"],
                 "by_cookie": False,

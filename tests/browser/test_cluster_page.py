@@ -137,7 +137,7 @@ def test_the_page_lives_on_when_its_coordinator_dies_and_comes_back(page: Page, 
     pages.kill("coordinator-0")
     state = page.locator(".connection")
     expect(state).to_have_attribute("data-state", "reconnecting")
-    expect(page.locator(".banner")).to_contain_text("The data on this page is")
+    expect(page.locator(".banner")).to_contain_text("Showing data from")
     expect(row(page, long_job)).to_be_visible()
     shot(page, "reconnecting-light")
     before = _width(page, long_job)
@@ -273,7 +273,7 @@ def test_a_failed_job_says_why_and_raises_an_alert(page: Page, pages: Live) -> N
 
 def test_a_worker_is_drained_and_let_work_again(page: Page, pages: Live) -> None:
     go(page, "workers")
-    expect(page.locator(".worker-counts")).to_contain_text(re.compile(r"CPU workers\s*1 live, \d+ desired"))
+    expect(page.locator(".worker-counts")).to_contain_text(re.compile(r"CPU workers\s*1 live, \d+ suggested"))
     page.get_by_role("button", name="Drain: worker-0").click()
     page.get_by_role("dialog").get_by_role("button", name="Drain").click()
     worker = row(page, "worker-0")
@@ -379,7 +379,7 @@ def test_gpus_are_all_on_one_screen_and_waste_is_marked(open_page: Open, gpus: N
     shot(page, "overview-gpus-light")
     go(page, "workers")
     expect(row(page, "gpu-1")).to_contain_text("gpu")
-    expect(page.locator(".worker-counts")).to_contain_text(re.compile(r"GPU workers\s*2 live, 0 desired"))
+    expect(page.locator(".worker-counts")).to_contain_text(re.compile(r"GPU workers\s*2 live, 0 suggested"))
 
 
 def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> 
         locked.start_redis()
         locked.start_coordinator()
         page = open_page(url=locked.url())
-        dialog = page.get_by_role("dialog", name="This cluster needs a token")
+        dialog = page.get_by_role("dialog", name="Log in")
         dialog.get_by_label("Token").fill("wrong")
         dialog.get_by_role("button", name="Log in").click()
         expect(dialog).to_contain_text("this token is unknown, was revoked or has expired")

@@ -93,7 +93,7 @@ def bearer(method: str, live: Live, path: str, body: Any = None) -> Any:
 
 
 def log_in(page: Page, token: str = MASTER) -> None:
-    dialog = page.get_by_role("dialog", name="This cluster needs a token")
+    dialog = page.get_by_role("dialog", name="Log in")
     dialog.get_by_role("textbox", name="Token").fill(token)
     dialog.get_by_role("button", name="Log in").click()
     expect(page.locator(".connection")).to_have_attribute("data-state", "live")
@@ -106,7 +106,7 @@ def cookies(page: Page, live: Live) -> list[Any]:
 def test_a_login_link_works_in_a_tab_that_shows_the_pages(open_page: Open, locked: Live) -> None:
     """Only the hash of the address changes, so the browser does not load the page again."""
     page = open_page("/cluster.html", url=locked.url())
-    expect(page.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Log in")).to_be_visible()
     code = bearer("POST", locked, "/api/login-codes")["code"]
     page.evaluate("code => { location.hash = `login=${code}` }", code)
     expect(page.locator(".connection")).to_have_attribute("data-state", "live")
@@ -126,7 +126,7 @@ def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locke
     expect(other.locator(".connection")).to_have_attribute("data-state", "live")
     page.get_by_role("button", name="Log out").click()
     for tab in (page, other):
-        expect(tab.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+        expect(tab.get_by_role("dialog", name="Log in")).to_be_visible()
     until(lambda: cookies(page, locked) == [] and page.evaluate("localStorage.length") == 0)
     log_in(page)
     expect(page.get_by_role("link", name="paced").first).to_be_visible()  # requested again after the login
@@ -180,7 +180,7 @@ def test_a_login_as_somebody_else_in_another_tab_takes_away_what_the_first_one_s
 
 def test_a_wrong_token_and_a_missing_scope_are_said_in_words(open_page: Open, locked: Live) -> None:
     page = open_page(url=locked.url())
-    dialog = page.get_by_role("dialog", name="This cluster needs a token")
+    dialog = page.get_by_role("dialog", name="Log in")
     dialog.get_by_role("textbox", name="Token").fill("wrong")
     dialog.get_by_role("button", name="Log in").click()
     expect(dialog).to_contain_text("this token is unknown, was revoked or has expired")
@@ -198,7 +198,7 @@ def test_a_page_whose_token_is_revoked_asks_for_another_and_for_nothing_else(ope
     log_in(page, minted["token"])
     expect(page.get_by_role("region", name="The cluster now")).to_be_visible()
     bearer("DELETE", locked, f"/api/tokens/{minted['id']}")
-    expect(page.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Log in")).to_be_visible()
     expect(page.locator("[data-age]")).to_have_attribute("data-age", "lost")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -9,10 +9,11 @@ import {
   laneKnownUntil,
   assignPositions,
   findRuns,
+  foldSmallJobs,
   spanAt,
   sumWork,
 } from "../src/pages/cluster/model/spans";
-import { describeState, describeWorkers } from "../src/pages/cluster/model/workers";
+import { describeState, describeWorkers, isComputing } from "../src/pages/cluster/model/workers";
 
 type Row = [lane: number, job: string | null, start: number, end: number, open?: boolean];
 
@@ -129,4 +130,31 @@ test("workers that take no work are not counted as if they did", () => {
   expect(describeWorkers([compiling, worker("idle"), { ...compiling, live: false }], null)).toBe("2, 1 compiling");
   expect(describeState(compiling)).toBe("idle, compiling collatz, thread");
   expect(describeState({ ...compiling, live: false })).toBe("idle");
+});
+
+test("small jobs of a worker are on its first lane, and a worker without lanes keeps its name", () => {
+  const lanes = [
+    { lane: "cpu-1", worker: "cpu-1" },
+    { lane: "cpu-1/0", worker: "cpu-1" },
+    { lane: "cpu-1/1", worker: "cpu-1" },
+    { lane: "gpu-1", worker: "gpu-1" },
+  ];
+  const folded = foldSmallJobs({
+    ...stream([0, null, 0, 1], [1, "a", 2, 3], [2, "b", 2, 3], [3, "c", 2, 3]),
+    lanes,
+  } as unknown as Stream);
+  expect(folded.lanes.map(({ lane }) => lane)).toEqual(["cpu-1/0", "cpu-1/1", "gpu-1"]);
+  expect(folded.spans.map(({ lane, job_id: job }) => [lane, job])).toEqual([
+    [0, null],
+    [0, "a"],
+    [1, "b"],
+    [2, "c"],
+  ]);
+});
+
+test("a job with a running unit does not wait for its turn", () => {
+  const runner = { live: true, job: null, running: [["a", 3]] } as unknown as Worker;
+  const cpu = { live: true, job: "b" } as unknown as Worker;
+  expect(["a", "b", "c"].map((id) => isComputing(id, [runner, cpu]))).toEqual([true, true, false]);
+  expect(isComputing("a", [{ ...runner, live: false }])).toBe(false);
 });

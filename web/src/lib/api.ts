@@ -1,5 +1,6 @@
 /** The HTTP API: JSON requests and responses, problems as errors, and the browser's login. */
 
+import { canSubmit, KINDS } from "../kinds";
 import { computed, signal } from "@preact/signals";
 import { messageOf } from "./errors";
 import type { components } from "./schema";
@@ -90,6 +91,12 @@ export async function loadSession(): Promise<void> {
 }
 
 /** Return True if the page shows jobs of all tenants. */
+/** Return True if this user may submit jobs of a kind. Programs need a login, whatever anonymous users may do. */
+export function maySubmit(kind: string): boolean {
+  const { scopes, token_id: id } = session.value ?? {};
+  return scopes !== undefined && canSubmit(kind, scopes) && !(KINDS[kind]?.hasPrograms && id === null);
+}
+
 export function canSeeAllTenants(): boolean {
   return includeAllTenants(session.value?.scopes ?? ["admin"]);
 }

@@ -8,7 +8,7 @@ export function LoginDialog() {
   const tokenText = useSignal("");
   const error = loginError.value;
   return (
-    <Dialog title="This cluster needs a token">
+    <Dialog title="Log in">
       <form
         class="stack"
         onSubmit={(event) => {

@@ -180,28 +180,28 @@ function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
   const ageText = lastMessageAt.value
-    ? ` The data on this page is ${formatElapsed(Math.max(1, (now.value - lastMessageAt.value) / 1000))} old.`
+    ? ` Showing data from ${formatElapsed(Math.max(1, (now.value - lastMessageAt.value) / 1000))} ago.`
     : "";
   const message = {
     stale: "The cluster has sent nothing for 20 s.",
-    reconnecting: `Not live: ${connectionProblem.value}.`,
+    reconnecting: `Connection lost (${connectionProblem.value}).`,
     offline: "This machine is offline.",
     denied: needsToken.value
-      ? "This cluster needs a token."
+      ? "Log in to see this cluster."
       : `The cluster refused the requests of this page: ${connectionProblem.value}.`,
   }[state];
   const retryText =
     state === "reconnecting" || state === "offline" || (state === "denied" && !needsToken.value)
       ? retrySeconds.value
-        ? ` Trying again in ${retrySeconds.value} s.`
-        : " Trying again."
+        ? ` Retrying in ${retrySeconds.value} s.`
+        : " Retrying."
       : "";
   return (
     <div class={`banner ${state === "stale" ? "" : "bad-wash"}`}>
       <span>
         {message}
-        {retryText}
         {ageText}
+        {retryText}
       </span>
       {retryText && <Button onClick={reconnect}>Try now</Button>}
     </div>

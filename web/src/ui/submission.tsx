@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { KINDS } from "../kinds";
-import { asProblem, isLoggedIn, type Problem, type Kind } from "../lib/api";
+import { asProblem, isLoggedIn, maySubmit, session, type Problem, type Kind } from "../lib/api";
 import { copyText } from "../lib/export";
 import { formatSeconds } from "../lib/format";
 import { sendSubmission, type SubmitOptions } from "../lib/jobs";
@@ -152,7 +152,11 @@ export function KindForm({ kinds, kind, draft, onChange, onSubmitted }: KindForm
       <div class="dialog-foot">
         <CopyButtons submission={createSubmission(submittedDraft)} />
         <span class="grow" />
-        <button type="submit" class="primary" disabled={isBusy.value}>
+        <button
+          type="submit"
+          class="primary"
+          disabled={isBusy.value || (session.value !== undefined && !maySubmit(kind.type))}
+        >
           {isBusy.value ? "Submitting" : "Submit"}
         </button>
       </div>

@@ -6,7 +6,13 @@ import { flattenParameters, nestParameters } from "../../src/lib/parameters";
 import { advanceClock, toggleClock } from "../../src/timeline/clock";
 import { createPalette, rampColor, type Rgb } from "../../src/timeline/palette";
 import { computeBarHeights } from "../../src/ui/bins";
-import { applicableSchema, createBars, type Cell, type Metric } from "../../src/pages/threads/model/result";
+import {
+  applicableSchema,
+  createBars,
+  findOpeningCell,
+  type Cell,
+  type Metric,
+} from "../../src/pages/threads/model/result";
 import { pictureStatus } from "../../src/pages/threads/model/picture-status";
 import {
   spreadLabels,
@@ -218,4 +224,14 @@ describe("the form", () => {
   it("keeps a list that was emptied in the address: no default takes its place", () => {
     expect(nestParameters(flattenParameters({ scheduler: [] }))).toEqual({ scheduler: [] });
   });
+});
+
+it("opens a sweep at its highest speedup, and a job on one number of cores at its first cell", () => {
+  const cells = [1, 2, 8, 64].map((cores, cell) =>
+    cellOf("fifo", { speedup: metric(cores === 64 ? 5 : Math.sqrt(cores) * 2, null) }, { cell, cores }),
+  );
+  expect(findOpeningCell(cells)?.cores).toBe(8);
+  const schedulers = [1, 2].map((mean, cell) => cellOf(`s${cell}`, { speedup: metric(mean, null) }, { cell }));
+  expect(findOpeningCell(schedulers)?.cell).toBe(0);
+  expect(findOpeningCell([])).toBeUndefined();
 });

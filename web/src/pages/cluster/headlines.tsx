@@ -98,7 +98,7 @@ function SmallFigures({ fleet: { workers }, status }: { fleet: Fleet; status: St
   const desired = describeDesired(countWorkers(workers, useDesiredWorkers()));
   const figures: [string, ComponentChildren][] = [
     ["Workers", describeWorkers(workers, status.cluster_size)],
-    ["Desired", desired],
+    ["Suggested workers", desired],
     ["Failed", status.jobs.failed ? formatInteger(status.jobs.failed) : ""],
     ["Done", formatInteger(status.jobs.done ?? 0)],
   ];

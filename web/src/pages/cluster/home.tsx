@@ -2,8 +2,8 @@
 
 import type { Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { canSubmit, formAddress, isListed, PAGES } from "../../kinds";
-import { get, session, type Job, type Jobs, type Service, type WorkflowList } from "../../lib/api";
+import { formAddress, isListed, PAGES } from "../../kinds";
+import { get, maySubmit, session, type Job, type Jobs, type Service, type WorkflowList } from "../../lib/api";
 import { formatInteger, formatSeconds } from "../../lib/format";
 import { clusterTime, hasSnapshot, knownUntil, storeJob, type Fleet } from "../../lib/live";
 import { runSeconds } from "../../lib/fleet";
@@ -62,8 +62,7 @@ export function Home() {
 }
 
 function Actions() {
-  // Programs need a logged-in user, regardless of the scopes of anonymous users.
-  const allowed = canSubmit("command", session.value?.scopes ?? []) && session.value?.token_id !== null;
+  const allowed = maySubmit("command");
   const writeWorkflow = () => {
     isWritingWorkflow.value = true;
     openTab("workflows");

@@ -200,7 +200,6 @@ const COMPONENT_COLUMNS: Column<ComponentStatus>[] = [
 ];
 
 function Components() {
-  const host = location.hostname;
   return (
     <>
       <Table
@@ -211,8 +210,7 @@ function Components() {
         class="cards"
       />
       <p class="soft small links">
-        <a href="/api/docs">API</a> In a cluster of containers: <a href={`http://${host}:3001/`}>Grafana</a>{" "}
-        <a href={`http://${host}:9091/`}>Prometheus</a>
+        <a href="/api/docs">API</a>
       </p>
     </>
   );

@@ -21,6 +21,7 @@ import {
   laneKnownUntil,
   laneHeight,
   findRuns,
+  foldSmallJobs,
   spanAt,
   HIDDEN_WORK,
   sumWork,
@@ -48,7 +49,7 @@ const MONO_FONT = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monos
 const clockOffsetMs = signal(0);
 
 async function loadStream(control: AbortSignal): Promise<Stream> {
-  const stream = await get<Stream>("/api/stream", { seconds: STREAM_SECONDS }, control);
+  const stream = foldSmallJobs(await get<Stream>("/api/stream", { seconds: STREAM_SECONDS }, control));
   clockOffsetMs.value = stream.to * 1000 - Date.now();
   assignColors(stream);
   return stream;

@@ -1,6 +1,7 @@
 /** Dialog for a new job. */
 
 import { jobAddress } from "../../kinds";
+import { maySubmit } from "../../lib/api";
 import { loadKinds } from "../../lib/jobs";
 import type { Draft } from "../../lib/draft";
 import { useRequest } from "../../ui/request";
@@ -23,11 +24,12 @@ function SubmitForm({ initialDraft }: { initialDraft: Draft }) {
   const { value: listed, problem, repeat: again } = useRequest(loadKinds);
   if (problem) return <ErrorMessage subject="list of kinds" problem={problem} onRetry={again} />;
   if (!listed) return <LoadingRows rows={6} />;
-  const kind = listed.find((each) => each.type === initialDraft.kind) ?? listed[0];
+  const allowed = listed.filter(({ type }) => maySubmit(type));
+  const kind = allowed.find((each) => each.type === initialDraft.kind) ?? allowed[0];
   return kind ? (
     <KindForm
       key={kind.type}
-      kinds={listed}
+      kinds={allowed}
       kind={kind}
       draft={initialDraft}
       onChange={(next) => (draft.value = next)}
@@ -37,6 +39,6 @@ function SubmitForm({ initialDraft }: { initialDraft: Draft }) {
       }}
     />
   ) : (
-    <p>This cluster has no kind of job.</p>
+    <p>To submit jobs, log in with a token that has the scope submit. Programs also need the scope run.</p>
   );
 }

@@ -14,6 +14,8 @@ import { Swatch } from "./swatch";
 
 /** Maximum number of tiles; the tab Workers lists all workers. */
 const MAX_TILES = 24;
+/** Maximum number of named jobs per runner. */
+const MAX_JOBS = 3;
 /** Maximum number of separately drawn lanes per worker; more lanes become a bar. */
 const MAX_LANES = 32;
 
@@ -44,6 +46,7 @@ export function Tiles() {
 
 function Tile({ worker }: { worker: Worker }) {
   const { id, live, lanes, busy_lanes: busy, cpu_ratio: cpu, seen_seconds_ago: seen, job } = worker;
+  const jobs = job ? [job] : [...new Set(worker.running?.map(([each]) => each))].slice(0, MAX_JOBS);
   return (
     <li data-live={live} data-worker={id}>
       <div class="row">
@@ -52,7 +55,7 @@ function Tile({ worker }: { worker: Worker }) {
       </div>
       {live ? (
         <>
-          <LaneCells lanes={lanes} busy={busy} job={job ?? ""} />
+          <LaneCells lanes={lanes} busy={busy} job={jobs[0] ?? ""} />
           <p class="small row">
             <span class="num">
               {busy} of {lanes}
@@ -65,13 +68,15 @@ function Tile({ worker }: { worker: Worker }) {
             </span>
           </p>
           <p class="small clip">
-            {job ? (
-              <>
-                <Swatch job={job} />{" "}
-                <a class="link" href={jobAddress(job)}>
-                  {knownJobTitle(job, undefined)}
-                </a>
-              </>
+            {jobs.length ? (
+              jobs.map((each) => (
+                <span key={each} class="tile-job">
+                  <Swatch job={each} />{" "}
+                  <a class="link" href={jobAddress(each)}>
+                    {knownJobTitle(each, undefined)}
+                  </a>
+                </span>
+              ))
             ) : (
               <span class="soft">
                 {describeCompilation(worker) || (acceptsWork(worker) ? "waiting for work" : "accepts no new work")}

@@ -170,7 +170,7 @@ function WorkerCounts() {
           <div key={count.device}>
             <dt>{deviceTitle(count.device)}</dt>
             <dd>
-              {count.live} live{count.desired !== undefined && `, ${count.desired} desired`}
+              {count.live} live{count.desired !== undefined && `, ${count.desired} suggested`}
             </dd>
           </div>
         ))}
@@ -182,7 +182,7 @@ function WorkerCounts() {
         )}
       </dl>
       <p class="soft small">
-        Desired: the number of workers needed for all waiting and running work, from AUTOSCALE_MIN to AUTOSCALE_MAX
+        Suggested workers for the current queue, from AUTOSCALE_MIN to AUTOSCALE_MAX
         {all.some(({ device }) => device === "gpu") && " (GPU workers: from AUTOSCALE_GPU_MIN to AUTOSCALE_GPU_MAX)"}.
         The cluster itself starts and stops no workers. Lost and stopped workers stay in the list for an hour.
       </p>

@@ -199,7 +199,8 @@ export function JobLine() {
         <span class="small soft">
           {runPhase.value === "opening"
             ? `Looking up job ${state.job.value}`
-            : "No job yet. Start counts every number on the cluster; what you see before is computed in this page."}
+            : "No job yet. This preview was computed in your browser. " +
+              "Press Start to run the full range on the cluster."}
         </span>
       )}
       <span class="grow" />

@@ -227,7 +227,7 @@ function numbersHeadline(): Headline {
   if (jobViews.value.length)
     return { label: "Numbers counted", value: formatCompact(tested), hint: `${formatInteger(tested)}, by the cluster` };
   dataVersion.value;
-  if (isExact(range.value)) return { label: "Numbers counted", value: formatCompact(all), suffix: "in this page" };
+  if (isExact(range.value)) return { label: "Numbers counted", value: formatCompact(all), suffix: "in your browser" };
   const few = findSample(range.value)?.distance.length;
   return { label: "Numbers sampled", value: few ? formatCompact(few) : "\u2013", suffix: `of ${formatCompact(all)}` };
 }

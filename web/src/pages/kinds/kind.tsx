@@ -2,7 +2,7 @@
 
 import { useLayoutEffect } from "preact/hooks";
 import { jobAddress, jobListAddress, KINDS } from "../../kinds";
-import type { Job, Kind } from "../../lib/api";
+import { maySubmit, session, type Job, type Kind } from "../../lib/api";
 import { formatCompact, formatPercent } from "../../lib/format";
 import { bindShortcuts } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
@@ -24,6 +24,7 @@ export function KindView({ kind }: { kind: Kind }) {
     <div class="kind">
       <section class="kind-form" aria-label="New job">
         <Heading kind={kind} />
+        <Refusal kind={kind} />
         <KindForm
           kind={kind}
           draft={draft.value}
@@ -36,6 +37,13 @@ export function KindView({ kind }: { kind: Kind }) {
       </div>
     </div>
   );
+}
+
+/** Note for users who may not submit jobs of the kind; the form still shows its parameters. */
+function Refusal({ kind: { type } }: { kind: Kind }) {
+  if (!session.value || maySubmit(type)) return null;
+  const scopes = KINDS[type]?.hasPrograms ? "scopes submit and run" : "scope submit";
+  return <p class="trouble">To submit jobs of this kind, log in with a token that has the {scopes}.</p>;
 }
 
 function Heading({ kind }: { kind: Kind }) {

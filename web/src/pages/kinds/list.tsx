@@ -1,11 +1,13 @@
 /** List of all kinds with links to their pages. */
 
 import { formAddress, KINDS } from "../../kinds";
-import type { Kind } from "../../lib/api";
-import { formatActive } from "./model/active";
-import { snapshot } from "../../lib/live";
-import { Table, type Column, numberColumn } from "../../ui/table";
+import { get, type Jobs, type Kind } from "../../lib/api";
+import { formatInteger } from "../../lib/format";
+import { useRequest } from "../../ui/request";
+import { Table, type Column } from "../../ui/table";
 import { showKind } from "./model/state";
+
+const ACTIVE_STATES = ["queued", "running", "finishing"];
 
 function KindName({ kind: { type } }: { kind: Kind }) {
   const open = (event: MouseEvent) => {
@@ -25,20 +27,17 @@ function PageLink({ kind }: { kind: Kind }) {
   return page ? <a href={page.address}>{page.title}</a> : <span class="soft">none</span>;
 }
 
-function describeActive(type: string): string {
-  const { jobs, status } = snapshot.value;
-  return formatActive(
-    type,
-    [...jobs.values()].map((job) => job.value),
-    status,
-  );
+/** Number of waiting and running jobs of a kind. */
+function ActiveJobs({ type }: { type: string }) {
+  const { value } = useRequest((signal) => get<Jobs>("/api/jobs", { type, state: ACTIVE_STATES, limit: 1 }, signal));
+  return <span class="num">{formatInteger(value?.matching)}</span>;
 }
 
 const COLUMNS: Column<Kind>[] = [
   { id: "name", title: "kind", cell: (kind) => <KindName kind={kind} /> },
   { id: "summary", title: "description", canWrap: true, cell: (kind) => kind.summary },
   { id: "page", title: "page", cell: (kind) => <PageLink kind={kind} /> },
-  numberColumn("active", "waiting or running", (kind) => describeActive(kind.type)),
+  { id: "active", title: "waiting or running", isNumeric: true, cell: (kind) => <ActiveJobs type={kind.type} /> },
 ];
 
 export function KindList({ kinds }: { kinds: readonly Kind[] }) {

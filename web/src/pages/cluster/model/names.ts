@@ -3,6 +3,7 @@
 import type { Job } from "../../../lib/api";
 import { shortId, jobTitle } from "../../../lib/naming";
 import { fleet } from "./state";
+import { isComputing } from "./workers";
 
 /** Return True if the page knows a job's title. */
 export function hasTitle(id: string): boolean {
@@ -16,6 +17,7 @@ export function knownJobTitle(id: string, kind: string | null | undefined): stri
 }
 
 /** Return True if a started job is not being computed, because it returned to its queue. */
-export function isWaitingAgain({ state, waiting_because: why, rate }: Job): boolean {
-  return state === "running" && why !== null && rate === null && !why.startsWith("its last leases");
+export function isWaitingAgain({ job_id: id, state, waiting_because: why, rate }: Job): boolean {
+  if (state !== "running" || why === null || rate !== null || why.startsWith("its last leases")) return false;
+  return !isComputing(id, fleet.value.workers);
 }

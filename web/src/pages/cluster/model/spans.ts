@@ -30,6 +30,24 @@ export function laneKnownUntil(stream: Stream, now: number, live = true): number
   return stream.lanes.map(({ silent_since: silent }) => Math.min(all, silent ?? all));
 }
 
+/**
+ * Move the spans of small jobs to the first lane of their worker. A worker computes small jobs between leases, and the
+ * response lists them under the name of the worker, which is not another lane.
+ */
+export function foldSmallJobs(stream: Stream): Stream {
+  const numbers = new Map(stream.lanes.map(({ lane }, number) => [lane, number]));
+  const targets = stream.lanes.map(({ lane, worker }, number) =>
+    lane === worker ? (numbers.get(`${worker}/0`) ?? number) : number,
+  );
+  const kept = [...new Set(targets)].sort((left, right) => left - right);
+  const places = targets.map((target) => kept.indexOf(target));
+  return {
+    ...stream,
+    lanes: kept.map((number) => stream.lanes[number] as Stream["lanes"][number]),
+    spans: stream.spans.map((span) => ({ ...span, lane: places[span.lane] ?? span.lane })),
+  };
+}
+
 export function timeToX(time: number, frame: Frame): number {
   return frame.left + ((time - frame.from) / (frame.to - frame.from)) * frame.width;
 }

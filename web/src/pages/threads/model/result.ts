@@ -164,3 +164,9 @@ export function applicableSchema<S extends { properties?: Record<string, unknown
   );
   return { ...schema, properties: Object.fromEntries(kept) };
 }
+
+/** Return the cell that the page opens first: in a sweep over cores, the one with the highest mean speedup. */
+export function findOpeningCell(cells: readonly Cell[]): Cell | undefined {
+  const speedup = ({ cores, metrics }: Cell) => (cores === cells[0]?.cores ? 0 : (metrics.speedup?.mean ?? 0));
+  return cells.toSorted((one, other) => speedup(other) - speedup(one))[0];
+}

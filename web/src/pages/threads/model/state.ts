@@ -15,7 +15,7 @@ import { Ring } from "../../../lib/ring";
 import { advanceClock, toggleClock } from "../../../timeline/clock";
 import { readTrace } from "../../../timeline/reader";
 import { nestParameters } from "../../../lib/parameters";
-import { quantileBin, findFirstReplica, listedReplica, type Cell, type ThreadResult } from "./result";
+import { findOpeningCell, quantileBin, findFirstReplica, listedReplica, type Cell, type ThreadResult } from "./result";
 
 export const TABS = ["tree", "log", "statistics"] as const;
 export type TabName = (typeof TABS)[number];
@@ -24,7 +24,8 @@ export const state = createHashState({
   v: 1,
   set: [] as readonly string[],
   job: "",
-  cell: 0,
+  /** Number of the cell; -1 for the one with the highest speedup. */
+  cell: -1,
   replica: -1,
   from: 0,
   to: 0,
@@ -165,7 +166,7 @@ export const agesClass = computed(() => (run.isPartial.value || otherRun.isParti
 
 export const cell = computed<Cell | undefined>(() => {
   const cells = run.result.value?.cells ?? [];
-  return cells.find((each) => each.cell === state.cell.value) ?? cells[0];
+  return cells.find((each) => each.cell === state.cell.value) ?? findOpeningCell(cells);
 });
 
 export const otherCell = computed<Cell | undefined>(() => {
@@ -406,7 +407,7 @@ export function openJob(job: string): void {
   resetView();
   batch(() => {
     [state.job.value, state.job2.value, state.vs.value] = [job, "", ""];
-    [state.cell.value, state.replica.value] = [0, -1];
+    [state.cell.value, state.replica.value] = [-1, -1];
   });
   state.commit();
 }
