@@ -70,15 +70,25 @@ def stable(notebook: dict[str, Any]) -> dict[str, Any]:
             return [clean(each) for each in value]
         return {name: clean(each) for name, each in value.items()} if isinstance(value, dict) else value
 
-    def clean_cell(cell: dict[str, Any]) -> dict[str, Any]:
-        for output in cell.get("outputs", ()):
-            if "text/html" in output.get("data", {}):  # The text contains addresses of objects
-                output["data"].pop("text/plain", None)
-        return {**cell, "metadata": {}, **({"outputs": clean(cell["outputs"])} if "outputs" in cell else {})}
-
-    cells = [clean_cell(cell) for cell in notebook["cells"]]
+    cells = [
+        {**cell, "metadata": {}, **({"outputs": clean(merged(cell["outputs"]))} if "outputs" in cell else {})}
+        for cell in notebook["cells"]
+    ]
     metadata = {"kernelspec": notebook["metadata"]["kernelspec"], "language_info": {"name": "python"}}
     return {**notebook, "cells": cells, "metadata": metadata}
+
+
+def merged(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return outputs in which one stream contains lines that were printed in a row, and HTML has no other format."""
+    found: list[dict[str, Any]] = []
+    for output in outputs:
+        if found and output["output_type"] == "stream" and output["name"] == found[-1].get("name"):
+            found[-1] = {**output, "text": [*found[-1]["text"], *output["text"]]}
+            continue
+        data = output.get("data", {})
+        # The text of an object with HTML contains its address
+        found.append({**output, "data": {"text/html": data["text/html"]}} if "text/html" in data else output)
+    return found
 
 
 if __name__ == "__main__":
