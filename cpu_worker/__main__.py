@@ -35,7 +35,7 @@ def run(settings: Settings) -> int:
         return exposure.REFUSED
     compiled = registry.kinds_for_device(Device.CPU)
     worker = Worker(settings, Device.CPU, settings.lanes(), lambda: {"cpu_level": level}, compiled=compiled)
-    kernels = Kernels(worker, settings.lanes())
+    kernels = Kernels(worker, settings.lanes(), can_fork=sys.platform == "linux")
     lanes: list[ChildLane] = []
 
     def start() -> list[ChildLane]:

@@ -6,6 +6,7 @@ Only child processes of a CPU worker load numba.
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from jobs import errors
@@ -25,8 +26,8 @@ from jobs.worker import execution, known_answers
 
 #: Indexes in the array shared with the parent: the stop flag, and the progress.
 STOP, UPTO = 0, 1
-#: Interval in seconds between checks that the parent process is alive.
-_ORPHAN_SECONDS = 1.0
+#: Kinds whose functions and tables this process has loaded.
+warm_kinds: set[str] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +64,14 @@ class Loaded:
     unkept: str = ""
 
 
-def main(pipe: Connection, shared: Any, parent: int) -> None:
+def main(pipe: Connection, shared: Any) -> None:
     """Report that the child has started, then answer requests until the pipe closes.
 
     `shared` is the array indexed by STOP and UPTO.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     answers: dict[str, Callable[..., Any]] = {
         "load": load,
         "lease": compute_lease,
@@ -127,7 +128,7 @@ def _collecting_garbage(is_collecting: bool) -> Iterator[None]:
 def _find_error(kind: str) -> str:
     """Compile or load a kernel, and check its known answers. Return the error, or an empty string."""
     try:
-        registry.kernel(kind, Device.CPU).warm()
+        warm(kind)
         known_answers.check(kind, Device.CPU)
     except known_answers.WrongAnswer as error:
         return str(error)
@@ -137,11 +138,19 @@ def _find_error(kind: str) -> str:
     return ""
 
 
-def _die_with(parent: int) -> None:
+def warm(kind: str) -> None:
+    """Load or compile all functions and tables of a kind, unless the process from which this one was forked did so."""
+    if kind not in warm_kinds:
+        registry.kernel(kind, Device.CPU).warm()
+        warm_kinds.add(kind)
+
+
+def _die_with_parent() -> None:
     """Exit after the parent process has exited. Otherwise, a killed worker would leave a computing child."""
-    while os.getppid() == parent:
-        time.sleep(_ORPHAN_SECONDS)
-    os._exit(1)
+    parent = multiprocessing.parent_process()
+    if parent:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:

@@ -28,8 +28,9 @@ class Kernels:
     At most `parallel` processes compile kernels that no job waits for. Implements KernelStates.
     """
 
-    def __init__(self, worker: Worker, parallel: int) -> None:
+    def __init__(self, worker: Worker, parallel: int, *, can_fork: bool = False) -> None:
         self._worker, self._parallel = worker, parallel
+        self.can_fork = can_fork
         self._lock = threading.RLock()
         self._closed = threading.Event()
         #: Kinds whose kernels lanes must load.
@@ -70,6 +71,7 @@ class Kernels:
         with self._lock:
             if kind not in self._loadable or how.compilations < self._compilations[kind]:
                 return  # Another lane has reported the same code.
+            self.can_fork = False  # The fork server can have loaded the wrong code.
             self._loadable.discard(kind)
             if kind not in self._recompiled:
                 log.warning("compiled code returned wrong answers; compiling it again", extra={"wrong": {kind: why}})
@@ -168,6 +170,8 @@ class Kernels:
 
 class _NoKernels:
     """Kernel states of a process that compiles one kernel and gets no work."""
+
+    can_fork = False  # Code of the fork server would not be compiled again.
 
     def loadable(self, loaded: AbstractSet[str]) -> list[str]:
         return []

@@ -6,13 +6,13 @@ import contextlib
 import logging
 import math
 import multiprocessing
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from cpu_worker import child
@@ -46,10 +46,15 @@ MAX_FAILED_STARTS = 3
 POLL_SECONDS = 0.05
 
 spawn_context = multiprocessing.get_context("spawn")
+fork_context = multiprocessing.get_context("forkserver")
+fork_context.set_forkserver_preload(["cpu_worker.template"])
 
 
 class KernelStates(Protocol):
     """Interface through which lanes select kernels to load, and report the results. Thread-safe."""
+
+    #: Whether new children can start with the kernels that the fork server has loaded.
+    can_fork: bool
 
     def loadable(self, loaded: AbstractSet[str]) -> list[str]:
         """Return the kinds that a lane with these kernels must load before it gets more work."""
@@ -69,7 +74,7 @@ class KernelStates(Protocol):
 
 
 class ChildLane:
-    """Lane of a CPU worker, which computes in a spawned child process.
+    """Lane of a CPU worker, which computes in a child process.
 
     The child loads compiled kernels while the lane is idle. It never compiles one during a lease.
     """
@@ -114,13 +119,26 @@ class ChildLane:
         self.loaded = set()
         ours, theirs = spawn_context.Pipe()
         shared = spawn_context.RawArray("q", 2)
-        arguments = (theirs, shared, os.getpid())
-        process = spawn_context.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
         with theirs:
-            process.start()
-        self._pipe, self._shared, self.child_process = ours, shared, process
+            self.child_process = self._start_process(theirs, shared)
+        self._pipe, self._shared = ours, shared
         self._late_until = time.monotonic() + START_SECONDS
         self.restarts += 1
+
+    def _start_process(self, *arguments: Any) -> BaseProcess:
+        """Fork a child from the fork server, or spawn it if the server fails or has loaded wrong kernels."""
+        name = f"lane-{self.name}"
+        if self._kernels.can_fork:
+            forked = fork_context.Process(target=child.main, args=arguments, name=name, daemon=True)
+            try:
+                forked.start()
+                return forked
+            except (OSError, EOFError) as error:
+                log.warning("cannot fork a lane; starting it without loaded kernels: %s", error)
+                self._kernels.can_fork = False
+        spawned = spawn_context.Process(target=child.main, args=arguments, name=name, daemon=True)
+        spawned.start()
+        return spawned
 
     def repair(self) -> None:
         """Make the lane ready: wait for a starting or late child, or replace it, then load kernels. Raises LaneDied."""

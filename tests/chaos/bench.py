@@ -18,6 +18,7 @@ import psutil
 
 from tests.integration.live import TOP, Live, until
 from tests.integration.proxy import Proxy
+from tests.lanes import lanes
 from tests.redis_servers import server_of
 
 #: Token for API requests, which programs require.
@@ -149,11 +150,12 @@ class Bench(Live):
 
     def lanes_of(self, worker: str) -> list[int]:
         """Return the PIDs of a worker's lanes, or of the guards of a runner's programs."""
-        name = "runner.programs.guard" if worker.startswith("runner") else "spawn_main"
+        if not worker.startswith("runner"):
+            return [lane.pid for lane in lanes(self.pid(worker))]
         found = []
         for child in psutil.Process(self.pid(worker)).children():
             with suppress(psutil.Error):  # the process has exited
-                found += [child.pid] * (name in " ".join(child.cmdline()))
+                found += [child.pid] * ("runner.programs.guard" in " ".join(child.cmdline()))
         return found
 
     def all_processes(self) -> dict[int, psutil.Process]:

@@ -15,18 +15,15 @@ import pytest
 from jobs.store.server import connection
 from tests.integration import held
 from tests.integration.live import Live, running, until
+from tests.lanes import lanes
 from tests.redis_servers import any_server
 
 SUM = {"sum": 4950, "count": 100}
 
 
 def children(cluster: Live, worker: str = "worker-0") -> list[psutil.Process]:
-    """Return a worker's lanes, without multiprocessing's own tracker."""
-    found = []
-    for child in psutil.Process(cluster.processes[worker].pid).children():
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-            found += [child] * ("spawn_main" in " ".join(child.cmdline()))
-    return found
+    """Return a worker's lanes."""
+    return lanes(cluster.processes[worker].pid)
 
 
 def lives(process: psutil.Process) -> bool:
@@ -173,13 +170,13 @@ def test_a_worker_that_is_stopped_while_its_kernels_compile_leaves_and_is_not_lo
     name = "worker-8" if over_api else "worker-9"
     cluster.start_worker(int(name[-1]), over_api=over_api, NUMBA_CACHE_DIR=str(tmp_path))
     until(lambda: cluster.redis().zscore("ct:workers", name) and children(cluster, name), 120)
-    lanes = children(cluster, name)
+    started = children(cluster, name)
     cluster.kill(name, signal.SIGTERM)
     assert cluster.redis().zscore("ct:workers", name) is None, "the next sweep would report it as lost"
     assert cluster.redis().hget(f"ct:worker:{name}", "state") == b"stopped"
     events = [fields for _, fields in cluster.redis().xrange("ct:events") if fields.get(b"worker") == name.encode()]
     assert [fields[b"state"] for fields in events] == [b"joined", b"left"]
-    until(lambda: not any(map(lives, lanes)))
+    until(lambda: not any(map(lives, started)))
 
 
 def test_children_of_a_killed_worker_end(tmp_path: Path) -> None:

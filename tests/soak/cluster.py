@@ -27,7 +27,7 @@ RESULT_SECONDS = 60
 BOUNDED = ("ct:events", "ct:spans", "ct:span", "ct:history", "ct:history:now")
 #: Words of a command line -> what the process is; the first that fits.
 _NAMES = (
-    ("spawn_main", "lane"),
+    ("forkserver", "lane"),
     ("resource_tracker", "tracker of lanes"),
     ("supervisord", "supervisord"),
     ("redis-server", "redis"),

@@ -14,7 +14,7 @@ from cpu_worker.child import Load, Loaded, Started
 STOP = 0
 
 
-def main(pipe: Connection, shared: Any, parent: int) -> None:
+def main(pipe: Connection, shared: Any) -> None:
     pipe.send(Started())
     while True:
         what, *rest = pipe.recv()
@@ -33,16 +33,16 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
             pipe.send((upto, b"{}", 0.1))
 
 
-def removed_some(pipe: Connection, shared: Any, parent: int) -> None:
+def removed_some(pipe: Connection, shared: Any) -> None:
     pipe.send(Started(removed=("k-1",)))
     pipe.recv()
 
 
-def killed(pipe: Connection, shared: Any, parent: int) -> None:
+def killed(pipe: Connection, shared: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def with_kernels(pipe: Connection, shared: Any, parent: int) -> None:
+def with_kernels(pipe: Connection, shared: Any) -> None:
     """Load and compile kernels as the files in the folder KERNELS say. `compiled` gets a line per compilation.
 
     The cache contains the kinds in the files `KIND.cached`; a file `KIND.FAULT` makes loading fail by this fault:

@@ -130,6 +130,14 @@ def test_a_kernel_that_a_job_waits_for_does_not_wait_for_another_one(start: Star
     assert started.worker.compiling == ("k",)
 
 
+def test_after_a_wrong_answer_lanes_start_without_the_code_of_the_fork_server() -> None:
+    kernels = Kernels(Worker(Settings(), Device.CPU, 1, kinds={"thread": 1}, compiled=["thread"]), 1, can_fork=True)
+    kernels.report_wrong("thread", child.Load(compilations=-1), "of an older compilation")
+    assert kernels.can_fork
+    kernels.report_wrong("thread", child.Load(), "wrong sum")
+    assert not kernels.can_fork
+
+
 @pytest.mark.parametrize("fault", ["wrong", "crash"])
 def test_cached_code_that_is_wrong_is_compiled_again_once(start: Start, fault: str) -> None:
     started = start("k.cached", "other.cached", f"k.{fault}", lanes=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -21,6 +23,7 @@ from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import LaneDied, Task
+from tests import kernels
 from tests.unit import lane_child
 
 
@@ -49,6 +52,8 @@ def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.Monke
 class OneKernel:
     """States of one compiled kernel, which every lane loads."""
 
+    can_fork = False
+
     def loadable(self, loaded: AbstractSet[str]) -> list[str]:
         return sorted({"k"} - loaded)
 
@@ -72,6 +77,35 @@ def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildLane]:
     made.repair()
     yield made
     made.close()
+
+
+def test_a_lane_that_cannot_be_forked_is_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork server can crash while it loads damaged code."""
+
+    def end(_: Any) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(child, "main", lane_child.main)
+    monkeypatch.setattr(lanes.fork_context.Process, "start", end)
+    states = OneKernel()
+    states.can_fork = True
+    made = ChildLane("0", states)
+    made.repair()
+    assert made.compute(task(0.001))[0].upto == 9 and not states.can_fork
+    made.close()
+
+
+def test_a_fork_server_loads_all_kernels_and_leaves_signals_to_the_worker() -> None:
+    assert kernels.compile_all() == {}
+    program = (
+        "import signal; from cpu_worker import child, template\n"
+        "print(*sorted(child.warm_kinds), signal.getsignal(signal.SIGTERM).name, signal.alarm(0))"
+    )
+    environment = {**os.environ, **kernels.ENVIRONMENT}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=kernels.TOP, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["collatz", "faulty", "paced", "thread", "SIG_IGN", "0"]
 
 
 def task(chunk_seconds: float) -> Task:

@@ -1,6 +1,7 @@
 """Makes services leak on purpose: SOAK_LEAK is words such as `memory:PACKAGE` and `handles:PACKAGE`.
 
-SOAK_NICE is by how much lanes give way to what else runs, as the command `nice` counts.
+SOAK_NICE is by how much lanes give way to what else runs, as the command `nice` counts. They inherit it from their fork
+server.
 """
 
 import os
@@ -22,5 +23,5 @@ for word in os.environ.get("SOAK_LEAK", "").split():
     if service in sys.orig_argv:
         threading.Thread(target=leak, args=(wanted,), daemon=True).start()
 
-if any("spawn_main" in word for word in sys.orig_argv):
+if any("forkserver" in word for word in sys.orig_argv):
     os.nice(int(os.environ.get("SOAK_NICE", "0")))
