@@ -22,7 +22,8 @@ from pydantic import ValidationError
 from jobs.kinds import registry
 from jobs.kinds.collatz import partials, statistics, tables, trajectory, wide
 from jobs.kinds.collatz import statistics_blocks as blocks
-from jobs.kinds.collatz.definition import END, GRAINS, MAX_COUNT, STEP_LIMIT
+from jobs.kinds.collatz.parameters import END, GRAINS, MAX_COUNT
+from jobs.kinds.collatz.plans import STEP_LIMIT
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS, leading, log2
 from jobs.models import MAX_UNITS, Device
 
@@ -505,7 +506,7 @@ REFUSED += [
     ({"number_count": 1}, "start_number", "required"),
     ({"mode": "trajectory"}, "n", "required"),
     ({"mode": "frontier"}, "bits", "required"),
-    ({"mode": "frontier", "bits": 83}, "bits", "20..82"),
+    ({"mode": "frontier", "bits": 89}, "bits", "20..88"),
     ({"mode": "frontier", "bits": 40, "n": 3}, "n", "belongs to mode trajectory"),
     ({"start_number": 1, "number_count": 5, "colour": 1}, "colour", "not permitted"),
     (

@@ -18,7 +18,7 @@ from jobs.kinds import registry
 from jobs.kinds.collatz import records, statistics
 from jobs.kinds.collatz import records_published as published
 from jobs.kinds.collatz import statistics_columns as columns
-from jobs.kinds.collatz.definition import END
+from jobs.kinds.collatz.parameters import END
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")

@@ -18,7 +18,7 @@ from jobs.kinds import registry
 from jobs.kinds.collatz import partials, verify
 from jobs.kinds.collatz import verify_sieve as sieves
 from jobs.kinds.collatz import verify_sweep as sweep
-from jobs.kinds.collatz.definition import END
+from jobs.kinds.collatz.parameters import END
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")
@@ -54,9 +54,9 @@ def nothing_fits(real: Any) -> Any:
     """Return sweeps that fail at every candidate."""
 
     def failing(name: str) -> Any:
-        def run(task: Any, sieve: Any, room: Any, tally: Any) -> bool:
-            getattr(real, name)(task, sieve, room, tally)
-            return not tally[sweep.CANDIDATES]
+        def run(task: Any, sieve: Any, room: Any, counts: Any) -> bool:
+            getattr(real, name)(task, sieve, room, counts)
+            return not counts[sweep.CANDIDATES]
 
         return run
 
@@ -247,9 +247,9 @@ def test_a_number_that_never_stops_ends_a_sweep_and_not_the_process() -> None:
     for module in verify.all_sweeps():
         for name, start in (("narrow", 2**40), ("wide", 2**70)):
             task = verify.piece(start, start + 5000)._replace(floor=0).task()
-            tally = np.zeros(sweep.WORDS, np.uint64)
+            counts = np.zeros(sweep.WORDS, np.uint64)
             room = verify.room_tables()[name == "wide"]
-            assert not getattr(module, name)(task, sieves.sieve(), room, tally)
+            assert not getattr(module, name)(task, sieves.sieve(), room, counts)
 
 
 @pytest.mark.usefixtures("path")

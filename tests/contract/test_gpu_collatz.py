@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from jobs.kinds import gpu, registry
 from jobs.kinds.collatz import statistics, statistics_gpu, verify, verify_gpu
-from jobs.kinds.collatz.definition import END
+from jobs.kinds.collatz.parameters import END
 from jobs.models import Device
 from tests.gpu import devices
 
@@ -195,7 +195,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
     """Below 2^96 only few do, so the walk is made to give up as if they had."""
     job = spec("statistics", 2**94, 2**13)
     usual = computed(on_gpu, job)
-    walked, seen = statistics_gpu.GpuTally.walk_places, []
+    walked, seen = statistics_gpu.GpuCounts.walk_places, []
 
     def giving_up(tally: Any, places: Any) -> Any:
         delays, high, low = walked(tally, places)
@@ -203,7 +203,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
         seen.append(len(delays))
         return delays, high, low
 
-    monkeypatch.setattr(statistics_gpu.GpuTally, "walk_places", giving_up)
+    monkeypatch.setattr(statistics_gpu.GpuCounts, "walk_places", giving_up)
     assert computed(on_gpu, job) == usual and seen
 
 
@@ -217,7 +217,7 @@ def test_rising_is_what_exceeds_all_before_it() -> None:
 
 
 def test_numbers_that_the_walk_ends_early_are_said() -> None:
-    tally = statistics_gpu.GpuTally(2**127)
+    tally = statistics_gpu.GpuCounts(2**127)
     delays, *_ = tally.walk_places(np.array([0, 1, 2**62 - 1], np.uint64))
     assert delays[1] == 2**64 - 1
 
@@ -282,7 +282,7 @@ def test_constants_of_the_sources_are_those_of_the_statistics() -> None:
 def test_when_memory_runs_out_launches_shrink_and_the_answer_stays(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small = mode == "statistics"
     job = spec(mode, 2**40, 2**18 if small else 6 * BLOCK)
-    module, name = (statistics_gpu, "GpuTally") if small else (verify_gpu, "GpuTotals")
+    module, name = (statistics_gpu, "GpuCounts") if small else (verify_gpu, "GpuTotals")
     real, asked = getattr(module, name).take_blocks, []
 
     def full(seen: Any, *arguments: Any) -> Any:

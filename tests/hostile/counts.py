@@ -12,7 +12,7 @@ _TOLD = 5
 
 
 @dataclass
-class Tally:
+class Counts:
     """The inputs of one suite and the responses."""
 
     name: str
@@ -48,12 +48,12 @@ class Tally:
         )
 
 
-_tallies: dict[str, Tally] = {}
+_tallies: dict[str, Counts] = {}
 
 
-def tally(name: str) -> Tally:
+def tally(name: str) -> Counts:
     """Return the counts of a suite; each name has one object."""
-    return _tallies.setdefault(name, Tally(name))
+    return _tallies.setdefault(name, Counts(name))
 
 
 def packed() -> list[dict[str, Any]]:
@@ -64,12 +64,12 @@ def packed() -> list[dict[str, Any]]:
 def unpack(values: list[dict[str, Any]]) -> None:
     """Add the counts of another process."""
     for value in values:
-        _tallies[value["name"]] = Tally(**{**value, "refused": Counter(value["refused"])})
+        _tallies[value["name"]] = Counts(**{**value, "refused": Counter(value["refused"])})
 
 
 def lines() -> Iterator[str]:
     """Return one line per suite, and one for all."""
-    total = Tally("all")
+    total = Counts("all")
     for one in _tallies.values():
         yield one.line()
         total.accepted += one.accepted

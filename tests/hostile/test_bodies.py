@@ -19,7 +19,7 @@ def accepted_jobs(answer: wire.Answer) -> list[str]:
     return [one["job_id"] for one in answers if "job_id" in one and "estimated_wait_seconds" in one]
 
 
-def post(cluster: Live, tally: counts.Tally, what: str, route: str, body: bytes, **headers: str) -> None:
+def post(cluster: Live, tally: counts.Counts, what: str, route: str, body: bytes, **headers: str) -> None:
     answer = wire.send(cluster.ports[0], wire.posted(route, body, **headers))
     wire.note(tally, f"POST {route} {what}", answer)
     for job in accepted_jobs(answer):

@@ -75,7 +75,7 @@ def _valid_wait(value: Any) -> bool:
         return False
 
 
-def judged(tally: counts.Tally, case: Any, response: Any) -> None:
+def judged(tally: counts.Counts, case: Any, response: Any) -> None:
     """Counts an answer that is neither a fault nor other than described."""
     answer = wire.Answer(
         response.status_code,
@@ -164,7 +164,7 @@ def _modes(operation: Any) -> list[schemathesis.GenerationMode]:
     return list(modes) if len(operation.query) or len(operation.body) else [modes.POSITIVE]
 
 
-def _ask(tally: counts.Tally, cases: SearchStrategy[Any], examples: int, seed: int, **headers: str) -> None:
+def _ask(tally: counts.Counts, cases: SearchStrategy[Any], examples: int, seed: int, **headers: str) -> None:
     def one(case: Any) -> None:
         unhurried(case)
         judged(tally, case, case.call(headers=headers))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.hostile.counts import Tally
+from tests.hostile.counts import Counts
 
 #: Seconds after which an unanswered request counts as hanging.
 PATIENCE = 60.0
@@ -100,7 +100,7 @@ def _problem_complaint(answer: Answer) -> str:
     return ""
 
 
-def note(tally: Tally, what: str, answer: Answer, raw: bool = False) -> None:
+def note(tally: Counts, what: str, answer: Answer, raw: bool = False) -> None:
     """Count a response."""
     wrong = complaint(answer, raw)
     if wrong:

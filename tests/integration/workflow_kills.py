@@ -104,7 +104,7 @@ class Outcome:
 
 
 @dataclass
-class Tally:
+class Counts:
     """Counts and findings of a campaign."""
 
     workflows: int = 0
@@ -117,7 +117,7 @@ class Tally:
 class Strikes(threading.Thread):
     """Kills and stops leaders and Redis, in an order and at times determined by a seed."""
 
-    def __init__(self, live: Live, kills: int, freezes: int, draw: random.Random, tally: Tally) -> None:
+    def __init__(self, live: Live, kills: int, freezes: int, draw: random.Random, tally: Counts) -> None:
         super().__init__(name="strikes", daemon=True)
         self._live, self._draw, self._tally = live, draw, tally
         self._plan = [self._kill_leader] * kills + [self._kill_redis] * kills + [self._freeze_leader] * freezes
@@ -185,7 +185,7 @@ class Strikes(threading.Thread):
 class Campaign:
     """Submits the workflow again and again during the kills, and compares the outcomes."""
 
-    def __init__(self, live: Live, folder: Path, tally: Tally) -> None:
+    def __init__(self, live: Live, folder: Path, tally: Counts) -> None:
         self._live, self._folder, self._tally = live, folder, tally
         self._text = text(folder)
         self._journal = folder / "journal"
@@ -315,9 +315,9 @@ def cluster(folder: Path, place: str, redis_server: str | None) -> Iterator[Live
         live.stop()
 
 
-def run(kills: int, seed: int, *, freezes: int = 0, redis_server: str | None = None) -> Tally:
+def run(kills: int, seed: int, *, freezes: int = 0, redis_server: str | None = None) -> Counts:
     """Run one campaign on its own cluster."""
-    tally = Tally()
+    tally = Counts()
     with tempfile.TemporaryDirectory(prefix="kills-") as folder, tempfile.TemporaryDirectory(prefix="runner-") as place:
         for each in (folder, place):
             Path(each).chmod(0o711)
@@ -328,7 +328,7 @@ def run(kills: int, seed: int, *, freezes: int = 0, redis_server: str | None = N
     return tally
 
 
-def _play(campaign: Campaign, strikes: Strikes, tally: Tally) -> None:
+def _play(campaign: Campaign, strikes: Strikes, tally: Counts) -> None:
     start = campaign.totals()
     wanted = campaign.play("undisturbed")
     after = campaign.totals()

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.workflows.documents import validation
 from tests.integration import workflow_kills
-from tests.integration.workflow_kills import Campaign, Outcome, Tally
+from tests.integration.workflow_kills import Campaign, Outcome, Counts
 
 OUTCOME = Outcome(
     states={"a": "done"}, errors={}, jobs={"a": ("done", "1", "1")}, published="f" * 64, counts={"done": 1}
@@ -26,7 +26,7 @@ def test_its_workflow_has_all_that_workflows_have(tmp_path: Path) -> None:
 
 def test_each_difference_is_a_finding(tmp_path: Path) -> None:
     live: Any = SimpleNamespace()
-    tally = Tally()
+    tally = Counts()
     campaign = Campaign(live, tmp_path, tally)
     campaign.compare("same", OUTCOME, OUTCOME)
     assert tally.findings == []

@@ -10,9 +10,8 @@ import numpy as np
 
 from jobs.kinds.collatz import frontier_pools as pools
 from jobs.kinds.collatz import frontier_rules as rules
-from jobs.kinds.collatz import frontier_tables, vectors, verify
+from jobs.kinds.collatz import frontier_tables, quads, vectors
 from jobs.kinds.collatz import frontier_walk as walk
-from jobs.kinds.collatz import verify_sweep as sweep
 from jobs.kinds.collatz.frontier_plan import Division, division
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
@@ -57,7 +56,7 @@ def tables(bits: int) -> walk.Tables:
         frontier_tables.fill_window(c, leaf, joins, windows[c])
     live = [rules.join(rules.START_JOINS, r) >= rules.NEGATIVE for r in range(starts)]
     alive = [sum(live[(r + (a << leaf)) % starts] << a for a in range(2**rules.LEAF_BITS)) for r in range(starts)]
-    powers = [3**c for c in range(leaf + 1)]
+    powers = [3**c for c in range(min(leaf, rules.MOST_ODD) + 1)]
     return walk.Tables(
         joins=joins[rules.JOINS].copy(),
         power_low=np.array([power % _WORD for power in powers], np.uint64),
@@ -71,24 +70,25 @@ def tables(bits: int) -> walk.Tables:
 def all_sweeps() -> list[Any]:
     """Return the modules that can follow numbers on this CPU, the fastest last."""
     from jobs.kinds.collatz import frontier_sweep_portable as portable
+    from jobs.kinds.collatz import frontier_sweep_quad as quad
     from jobs.kinds.collatz import frontier_sweep_vector as vector
 
-    return [portable, *[vector] * vectors.available()]
+    return [portable, *[quad] * quads.available(), *[vector] * vectors.available()]
 
 
 class Search:
     """Follows the numbers of nodes, and sums up the results of one block after the other."""
 
     def __init__(self, bits: int, module: Any) -> None:
-        self.leaf, self.module, self.tables = bits - rules.LEAF_BITS, module, tables(bits)
+        self.bits, self.leaf, self.module, self.tables = bits, bits - rules.LEAF_BITS, module, tables(bits)
         words = (np.zeros(walk.LEAVES, np.int64 if name == "c" else np.uint64) for name in walk.Leaves._fields)
         self.leaves, self.count, self.size = walk.Leaves(*words), 0, 0
-        self.stack = np.zeros((walk.STACK, walk.WORDS), np.uint64)
-        self.pools, self.waiting = (pools.pool(bits), pools.pool(bits)), [0, 0]
-        self.room = verify.room_tables()[1]
-        self.task = verify.piece(1 << 32, 2 << 32).task()
-        self.counts = np.zeros(sweep.WORDS, np.uint64)
-        self.bits = 0
+        self.stack, self.tall = (np.zeros((size, walk.WORDS), np.uint64) for size in (walk.STACK, walk.TALL))
+        self.pools, self.waiting = (pools.pool(bits), pools.pool(bits)), np.zeros(2, np.int64)
+        self.room, self.counts = pools.room(), np.zeros(pools.COUNTS, np.uint64)
+        #: Survivors, passes and checksum of numbers that Python followed, and the OR of their values.
+        self.sums, self.every = [0, 0, 0], 0
+        self.largest_bits = 0
 
     def start(self, node: rules.Node) -> None:
         """Add a node. Large nodes are walked at once, and small ones once STARTS of them wait."""
@@ -98,44 +98,45 @@ class Search:
         if self.size == walk.STARTS or node.k < self.leaf + rules.LEAF_BITS - LARGE_BITS:
             self.walk()
 
-    def walk(self) -> None:
-        """Walk down from all nodes that wait."""
-        while self.size:
-            args = (self.size, self.count, self.leaf, self.tables, self.leaves)
-            self.size, self.count = walk.walk(self.stack, *args)
-            if self.count == walk.LEAVES:
-                self._follow()
+    def walk(self, is_last: bool = False) -> None:
+        """Walk down from all nodes that wait. With `is_last`, follow all numbers to their floors."""
+        while self.size or is_last:
+            args = (self.tall, self.tables, self.leaves, self.pools, self.waiting, self.room, self.counts)
+            self.size, self.count, heads = self.module.search(self.size, self.count, is_last, self.stack, *args)
+            self._check(heads >= 0)
+            for node in self.tall[:heads].tolist():
+                self._follow_tall(node[walk.B_LOW] + (node[walk.B_HIGH] << 64), node[walk.K])
+            is_last = is_last and bool(self.size or heads)
 
     def finish_block(self) -> list[int]:
         """Follow all numbers to their floors. Return the sums since the last call: survivors, passes, checksum."""
-        self.walk()
-        self._follow()
-        for is_narrow in (True, False):
-            args = (is_narrow, self.pools[is_narrow], self.task, self.room, self.counts)
-            self._keep(is_narrow, self.module.down(self.waiting[is_narrow], 0, *args))
-        totals = verify.SweepTotals()
-        totals.add(self.counts.tolist())
-        self.counts[:] = 0
-        self.bits = max(self.bits, totals.bits)
-        return [totals.candidates, totals.blocks, totals.checksum % _WORD]
+        self.walk(is_last=True)
+        return self._take_sums()
 
-    def _follow(self) -> None:
-        walk.look_up(self.count, self.tables, self.leaves)
-        args = (self.tables, self.leaves, self.pools[0], self.task, self.room, self.counts)
-        self._check(pools.prepare(self.count, *args))
-        for is_narrow in (True, False):
-            args = (self.tables, self.leaves, self.pools[is_narrow], *args[3:])
-            self._keep(is_narrow, self.module.sweep(self.waiting[is_narrow], self.count, is_narrow, *args))
-        self.count = 0
+    def _take_sums(self) -> list[int]:
+        counts, lanes = self.counts.tolist(), vectors.WIDTH
+        low, high, every_low, every_high = (counts[at : at + lanes] for at in range(0, 4 * lanes, lanes))
+        checksum = sum(low) + (sum(high) << rules.LIMB) + counts[pools.SUM] + self.sums[2]
+        every = self.every | every_low[0] | every_high[0] << rules.LIMB
+        every |= sum(word << 64 * at for at, word in enumerate(counts[pools.BITS : pools.BITS + 3]))
+        self.largest_bits = max(self.largest_bits, every.bit_length())
+        sums = [counts[pools.SURVIVORS] + self.sums[0], counts[pools.PASSED] + self.sums[1], checksum % _WORD]
+        self.counts[:], self.sums, self.every = 0, [0, 0, 0], 0
+        return sums
 
-    def _keep(self, is_narrow: bool, waiting: int) -> None:
-        self.waiting[is_narrow] = waiting
-        self._check(waiting >= 0)
+    def _follow_tall(self, b: int, k: int) -> None:
+        """Follow the numbers of a node one by one in Python."""
+        for n in range(b, 2**self.bits, 2**k):
+            if rules.survives(n, self.bits):
+                passes, x, every = rules.follow(n, self.bits)
+                self.sums = [self.sums[0] + 1, self.sums[1] + passes, self.sums[2] + x]
+                self.every |= every
 
     @staticmethod
     def _check(is_done: bool) -> None:
         if not is_done:
-            raise ArithmeticError("a number exceeds 192 bits or does not fall below its start within 64,000 steps")
+            most = pools.PASSES * rules.PASS_STEPS
+            raise ArithmeticError(f"a number exceeds 192 bits or does not fall below its start within {most:,} steps")
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
@@ -156,7 +157,7 @@ def search_units(cut: Division, search: Search, lo: int, hi: int, tick: Tick) ->
         block = cut.block(at)
         at, going = _search_block(cut, search, at, min(hi, cut.block_range(block)[1]), clock)
         blocks.append([block, *search.finish_block()])
-    return at, {"units": at - lo, "blocks": blocks, "largest_bits": search.bits} if at > lo else {}
+    return at, {"units": at - lo, "blocks": blocks, "largest_bits": search.largest_bits} if at > lo else {}
 
 
 class _Clock:
@@ -191,7 +192,7 @@ def check_base() -> None:
     for n in range(2, 2**rules.BASE_BITS):
         x = n
         for _ in range(1000):
-            x = verify.steps(x, 1)
+            x = rules.step(x)
             if x < n:
                 break
         else:

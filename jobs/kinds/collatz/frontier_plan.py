@@ -14,6 +14,8 @@ from threads_protocol.numbers import exact
 
 #: Maximum depth of the numbered nodes, and minimum number of bits that a unit leaves open.
 ROOT, OPEN_BITS = 22, 26
+#: Maximum number of bits of a unit's number within its node, so that numbers of units stay below 2^53.
+MOST_MORE = 37
 #: Number of nodes at each depth that the rules do not drop.
 NODES = dict(enumerate((46, 81, 147, 249, 453, 838, 1433, 2640, 4881, 9018, 16965, 30200, 56161), start=10))
 #: Number of blocks of a certificate.
@@ -45,7 +47,7 @@ class Division(NamedTuple):
 
 def division(bits: int) -> Division:
     root = min(ROOT, bits - 10)
-    more = max(0, bits - OPEN_BITS - root)
+    more = min(max(0, bits - OPEN_BITS - root), MOST_MORE)
     return Division(bits, root, more, NODES[root] << more)
 
 

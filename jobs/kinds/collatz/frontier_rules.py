@@ -11,14 +11,26 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+#: Options of functions that only compiled code calls. They need no wrappers, which take long to compile.
+INNER = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: Numbers below 2^BASE_BITS are verified one by one, because the rules hold for larger numbers only.
 BASE_BITS = 14
-#: Bounds of N: values have at most 128 bits for N up to MOST_BITS.
-LEAST_BITS, MOST_BITS = 20, 82
+#: Bounds of N. The rules hold up to MOST_BITS.
+LEAST_BITS, MOST_BITS = 20, 88
+#: Maximum N of a search on GPUs.
+MOST_GPU_BITS = 82
+#: Maximum number of odd steps up to which classes are followed in two words: 3^MOST_ODD < 2^126.
+MOST_ODD = 79
 #: Number of highest bits of n that a leaf leaves open: a leaf contains 64 numbers.
 LEAF_BITS = 6
 #: Number of steps after the depth of a leaf that the tables decide.
 WINDOW = 22
+#: Number of steps of a pass of a survivor. It is compared with its floor after each pass.
+PASS_STEPS = 18
+#: Number of highest bits of n, below bit N, that a floor keeps; more if floors would clear more than LIMB bits.
+LEAD_BITS = 30
+#: Number of bits of the low word of a survivor in a pool.
+LIMB = 52
 #: A value's predecessors are known up to JOINS odd steps, from the value modulo 3^JOINS.
 JOINS = 7
 #: The start n itself is tested modulo 3^START_JOINS.
@@ -95,3 +107,26 @@ def survives(n: int, bits: int) -> bool:
         if k == leaf:
             at_leaf = c
     return True
+
+
+def floor_shift(bits: int) -> int:
+    """Return how many low bits of a number its floor clears."""
+    return min(max(0, bits - LEAD_BITS), LIMB)
+
+
+def step(x: int) -> int:
+    return (3 * x + 1) // 2 if x % 2 else x // 2
+
+
+def follow(n: int, bits: int) -> tuple[int, int, int]:
+    """Return how many passes lead from the leaf of n below the floor, the last value, and the OR of the values."""
+    shift, x, passes, every = floor_shift(bits), n, 0, 0
+    floor = n >> shift << shift or 1 << (n.bit_length() - 1)
+    for _ in range(bits - LEAF_BITS):
+        x = step(x)
+    while x >= floor:
+        passes += 1
+        for _ in range(PASS_STEPS):
+            x = step(x)
+        every |= x
+    return passes, x, every

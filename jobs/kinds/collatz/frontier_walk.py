@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.frontier_rules import JOINS, LOG3, NEGATIVE, ONE, START_JOINS, WINDOW
+from jobs.kinds.collatz.frontier_rules import INNER, JOINS, LOG3, MOST_ODD, NEGATIVE, ONE, START_JOINS, WINDOW
 
 #: Indexes of the words of a node on the stack.
 B_LOW, B_HIGH, X_LOW, X_HIGH, K, C, REST, WORDS = 0, 1, 2, 3, 4, 5, 6, 7
 #: Maximum number of leaves that a walk collects before it pauses.
-LEAVES = 8192
+LEAVES = 1024
 #: Maximum number of nodes on the stack: one for each bit, and the nodes at which walks start.
 STACK = 160
+#: Maximum number of tall nodes that a walk collects before it pauses.
+TALL = 64
 #: Maximum number of nodes at which one walk starts.
 STARTS = 32
 
@@ -63,24 +65,32 @@ class Leaves(NamedTuple):
     lead: Any
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _half(value: np.uint64) -> np.uint64:
     """Return the residue of half a value, from the residue of the value modulo 3^JOINS."""
     return (value + (_MODULUS if value & _ONE else _ZERO)) >> _ONE
 
 
-@njit(nogil=True, cache=True)
-def walk(stack: np.ndarray, size: int, count: int, depth: int, tables: Tables, leaves: Leaves) -> tuple[int, int]:
+@njit(**INNER)
+def walk(
+    stack: np.ndarray, size: int, count: int, depth: int, tables: Tables, leaves: Leaves, tall: np.ndarray
+) -> tuple[int, int, int]:
     """Walk down from the nodes on the stack until the leaves are full or the stack is empty.
 
-    `count` leaves are there already. Return the size of the stack and the number of leaves.
+    `count` leaves are there already. Nodes with more than MOST_ODD odd steps are moved to `tall`. Return the size of
+    the stack, the number of leaves and the number of tall nodes.
     """
+    heads = 0
     joins, power_low, power_high = tables.joins, tables.power_low, tables.power_high
-    while size > 0 and count < LEAVES:
+    while size > 0 and count < LEAVES and heads < TALL:
         size -= 1
         node = stack[size]
         b_low, b_high, x_low, x_high = node[B_LOW], node[B_HIGH], node[X_LOW], node[X_HIGH]
         k, c, rest = np.int64(node[K]), np.int64(node[C]), node[REST]
+        if c > MOST_ODD:
+            tall[heads] = node
+            heads += 1
+            continue
         if k == depth:
             leaves.b_low[count], leaves.b_high[count] = b_low, b_high
             leaves.x_low[count], leaves.x_high[count], leaves.c[count] = x_low, x_high, c
@@ -116,10 +126,10 @@ def walk(stack: np.ndarray, size: int, count: int, depth: int, tables: Tables, l
             child[B_LOW], child[B_HIGH], child[X_LOW], child[X_HIGH] = e_low, e_high, z_low, z_high
             child[K], child[C], child[REST] = k + 1, c + np.int64(odd), left
             size += 1
-    return size, count
+    return size, count, heads
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def look_up(count: int, tables: Tables, leaves: Leaves) -> None:
     """Look up which numbers of each leaf survive."""
     places, alive = leaves.places, leaves.alive

@@ -192,6 +192,25 @@ def lookup_at(typing, table, array, index):
 
 
 @intrinsic
+def lookup_nine_at(typing, table, array, index):
+    """Look up the lowest nine bits of four elements of `array`, starting at `index`, in a uint64 table."""
+    nine_bits = ir.Constant(_I64, 511)
+
+    def emit(context, builder, signature, given):
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        data, found = builder.bitcast(data, _DOUBLE.as_pointer()), ir.Constant(_DOUBLES, ir.Undefined)
+        first = _address(context, builder, signature.args[1], *given[1:], _I64)
+        first = builder.asm(ir.FunctionType(first.type, [first.type]), "", "=r,0", [first], side_effect=False)
+        for lane in range(WIDTH):
+            number = builder.load(builder.gep(first, [ir.Constant(_I64, lane)]), align=8)
+            element = builder.load(builder.gep(data, [builder.and_(number, nine_bits)]), align=8)
+            found = builder.insert_element(found, element, ir.Constant(_I32, lane))
+        return builder.bitcast(found, _LANES)
+
+    return QUAD(table, array, types.intp), emit
+
+
+@intrinsic
 def splat(typing, value):
     """Return a vector whose elements all have this value."""
 

@@ -19,7 +19,7 @@ from jobs.kinds.collatz.statistics import (
     NARROW_END,
     TICK_SECONDS,
     WIDE_LEVELS,
-    Tally,
+    Counts,
     block_limits,
     digits,
     pieces,
@@ -62,7 +62,7 @@ def floors(n: int, bits: int, record: int, path_floor: int) -> list[int]:
     return [floor for step, floor in enumerate(every) if step == 0 or floor > 2**12]
 
 
-class Records(Tally):
+class Records(Counts):
     """Collects the record candidates of a lease: numbers whose delay or peak exceeds the known maximum.
 
     The first rows contain the known maxima.

@@ -192,20 +192,6 @@ def frontier_unit(cut: frontier_plan.Division, lowest: int, unit: int) -> Partia
     sums, largest = [0, 0, 0], 0
     for n in range(lowest + (inner << cut.root), 2**cut.bits, 2**depth):
         if frontier_rules.survives(n, cut.bits):
-            passes, x, most = to_floor(n, cut.bits)
-            sums, largest = [sums[0] + 1, sums[1] + passes, sums[2] + x], max(largest, most)
+            passes, x, every = frontier_rules.follow(n, cut.bits)
+            sums, largest = [sums[0] + 1, sums[1] + passes, sums[2] + x], max(largest, every.bit_length())
     return {"units": 1, "blocks": [[cut.block(unit), *sums[:2], sums[2] % 2**64]], "largest_bits": largest}
-
-
-def to_floor(n: int, bits: int) -> tuple[int, int, int]:
-    """Return how many passes of 16 steps lead from the leaf of n below the floor, the last value, and its size."""
-    shift, x, passes, most = max(0, bits - 30), n, 0, 0
-    floor = n >> shift << shift or 1 << (n.bit_length() - 1)
-    for _ in range(bits - frontier_rules.LEAF_BITS):
-        x = step(x)
-    while x >= floor:
-        passes += 1
-        for _ in range(16):
-            x = step(x)
-        most |= x
-    return passes, x, most.bit_length()

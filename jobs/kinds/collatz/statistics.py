@@ -40,7 +40,7 @@ _FAILURES = {
 }
 
 
-class Tally:
+class Counts:
     """Collects the histogram and the records of a lease. Numbers must be added in ascending order.
 
     With columns, numbers must be added one column after the other.
@@ -206,25 +206,25 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     Stops soon after `tick` returns False.
     """
     start, ticked = int(spec["start"]), monotonic()
-    tally = Tally(start + lo, bool(spec.get("density")))
+    counts = Counts(start + lo, bool(spec.get("density")))
     for column, begin, end in _slices(spec, start + lo, start + hi):
         for low, high, bits in pieces(begin, end, spec["batch_size"] or end - begin, wide=wide_levels(end)):
-            tally.take(low, high, bits)
+            counts.take(low, high, bits)
             if monotonic() - ticked >= TICK_SECONDS and high < start + hi:
                 ticked = monotonic()
                 if not tick(high - start):
-                    tally.close(column)
-                    return high - start, tally.partial()
-        tally.close(column)
-    return hi, tally.partial() if lo < hi else {}
+                    counts.close(column)
+                    return high - start, counts.partial()
+        counts.close(column)
+    return hi, counts.partial() if lo < hi else {}
 
 
 def warm() -> None:
     """Compile all functions and build all tables."""
     for bits in LEVELS:
-        tally = Tally(LEAST_BLOCK << bits)
-        tally.take(LEAST_BLOCK << bits, (LEAST_BLOCK + 1) << bits, bits)
-    Tally(1).take(1, 100, 0)
+        counts = Counts(LEAST_BLOCK << bits)
+        counts.take(LEAST_BLOCK << bits, (LEAST_BLOCK + 1) << bits, bits)
+    Counts(1).take(1, 100, 0)
     for start in {2 * NARROW_END, min(tails().END, 2**95)}:
-        tally = Tally(start)
-        tally.take(start, start + 2**10, 10)
+        counts = Counts(start)
+        counts.take(start, start + 2**10, 10)

@@ -18,7 +18,7 @@ from jobs.kinds import gpu
 from jobs.kinds.collatz import statistics, tables
 from jobs.kinds.collatz import statistics_blocks as blocks
 from jobs.kinds.collatz.gpu_tables import descent_on
-from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Tally
+from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Counts
 from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
@@ -65,7 +65,7 @@ def new_maxima(high: np.ndarray, low: np.ndarray) -> list[int]:
     return np.flatnonzero(rank > before).tolist()
 
 
-class GpuTally(Tally):
+class GpuCounts(Counts):
     """Collects the histogram and the records of a lease whose blocks are processed on a GPU.
 
     Numbers must be added in ascending order.
@@ -197,27 +197,27 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     Stops between two launches if `tick` returns False.
     """
     start, ticked = int(spec["start"]), monotonic()
-    tally, at, end = GpuTally(start + lo), start + lo, start + hi
+    counts, at, end = GpuCounts(start + lo), start + lo, start + hi
     most = spec["batch_size"] or hi - lo
     while at < end:
-        at = _step(tally, at, end, most)
+        at = _step(counts, at, end, most)
         if monotonic() - ticked >= TICK_SECONDS and at < end:
             ticked = monotonic()
             if not tick(at - start):
                 break
-    tally.close(None)
-    return at - start, tally.partial() if lo < hi else {}
+    counts.close(None)
+    return at - start, counts.partial() if lo < hi else {}
 
 
-def _step(tally: GpuTally, at: int, end: int, most: int) -> int:
+def _step(counts: GpuCounts, at: int, end: int, most: int) -> int:
     """Process the next blocks or single numbers, and return the first number that is not processed yet."""
     for bits in LEVELS:
         whole = min(end - at, most) >> bits
         if at % (1 << bits) == 0 and at >= LEAST_BLOCK << bits and whole:
-            most_now = min(whole, max(1, GROWTH * (at - tally.origin) >> bits))
-            return at + (batch.take(most_now, partial(tally.take_blocks, at, bits)) << bits)
+            most_now = min(whole, max(1, GROWTH * (at - counts.origin) >> bits))
+            return at + (batch.take(most_now, partial(counts.take_blocks, at, bits)) << bits)
     low, high, bits = next(statistics.pieces(at, end, most))
-    tally.take(low, high, bits)
+    counts.take(low, high, bits)
     return high
 
 
@@ -225,4 +225,4 @@ def warm() -> None:
     """Compile all functions and copy the tables to the GPU."""
     statistics.warm()
     for bits in LEVELS:
-        GpuTally(LEAST_BLOCK << bits).take_blocks(LEAST_BLOCK << bits, bits, 1)
+        GpuCounts(LEAST_BLOCK << bits).take_blocks(LEAST_BLOCK << bits, bits, 1)

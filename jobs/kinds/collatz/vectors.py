@@ -18,6 +18,8 @@ from numba.extending import intrinsic, models, register_model
 
 #: Number of integers in a vector.
 WIDTH = 8
+#: Mask of the lowest words of 16 bits of the elements of a vector.
+SHORT_WORDS = 0x11111111
 NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi2")
 
 _I1, _I8, _I32, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -231,6 +233,36 @@ def pick(typing, first, index, second):
         return _call(builder, "llvm.x86.avx512.vpermi2var.q.512", _LANES, list(given))
 
     return LANES(LANES, LANES, LANES), emit
+
+
+@intrinsic
+def pick_short(typing, first, index, second, words):
+    """Look up each element of `index`, modulo 64, in a table of 64 integers of 16 bits that two registers contain.
+
+    `words` must be SHORT_WORDS, the mask of the words of 16 bits that contain results. As a constant, LLVM would use
+    one more instruction for it.
+    """
+    shorts = ir.VectorType(ir.IntType(16), 4 * WIDTH)
+
+    def emit(context, builder, signature, given):
+        arguments = [builder.bitcast(each, shorts) for each in given[:3]]
+        found = _call(builder, "llvm.x86.avx512.vpermi2var.hi.512", shorts, arguments)
+        mask = builder.bitcast(builder.trunc(given[3], _I32), ir.VectorType(_I1, 4 * WIDTH))
+        found = builder.select(mask, found, ir.Constant(shorts, [0] * 4 * WIDTH))
+        return builder.bitcast(found, _LANES)
+
+    return LANES(LANES, LANES, LANES, types.uint64), emit
+
+
+@intrinsic
+def product(typing, left, right):
+    """Multiply the lower 32 bits of the elements of two vectors."""
+    low_half = ir.Constant(_LANES, [2**32 - 1] * WIDTH)
+
+    def emit(context, builder, signature, given):
+        return builder.mul(*(builder.and_(side, low_half) for side in given))
+
+    return LANES(LANES, LANES), emit
 
 
 @intrinsic

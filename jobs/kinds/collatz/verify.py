@@ -105,23 +105,23 @@ class SweepTotals:
         self.candidates = self.blocks = self.checksum = self.bits = 0
         self.unresolved: list[int] = []
 
-    def add(self, tally: list[int]) -> None:
+    def add(self, counts: list[int]) -> None:
         def lanes(at: int) -> list[int]:
-            return tally[at : at + vectors.WIDTH]
+            return counts[at : at + vectors.WIDTH]
 
         self.checksum += sum(lanes(sweep.SUM_LOW)) + (sum(lanes(sweep.SUM_HIGH)) << LIMB)
-        self.checksum += tally[sweep.SUM] + (tally[sweep.SUM + 1] << 64)
+        self.checksum += counts[sweep.SUM] + (counts[sweep.SUM + 1] << 64)
         high = [word << LIMB for word in lanes(sweep.BITS_HIGH)]
-        single = [tally[sweep.BITS + limb] << (64 * limb) for limb in range(3)]
+        single = [counts[sweep.BITS + limb] << (64 * limb) for limb in range(3)]
         self.bits = max(self.bits, *(word.bit_length() for word in chain(lanes(sweep.BITS_LOW), high, single)))
-        self.candidates += tally[sweep.CANDIDATES]
-        self.blocks += tally[sweep.BLOCKS]
+        self.candidates += counts[sweep.CANDIDATES]
+        self.blocks += counts[sweep.BLOCKS]
 
     def take(self, task: Piece) -> None:
         """Verify a piece. If that fails, divide the piece in two, down to single numbers, which have no limit."""
-        tally = np.zeros(sweep.WORDS, np.uint64)
-        if _sweep(task, tally):
-            self.add(tally.tolist())
+        counts = np.zeros(sweep.WORDS, np.uint64)
+        if _sweep(task, counts):
+            self.add(counts.tolist())
         elif task.single():
             self.candidates += 1
             self._alone(task)
@@ -198,12 +198,12 @@ def sweeps() -> Any:
     return all_sweeps()[-1]
 
 
-def _sweep(task: Piece, tally: np.ndarray) -> bool:
+def _sweep(task: Piece, counts: np.ndarray) -> bool:
     narrow, wide = room_tables()
     if task.h < NARROW_BLOCKS:
-        return bool(sweeps().narrow(task.task(), sieve(), narrow, tally))
+        return bool(sweeps().narrow(task.task(), sieve(), narrow, counts))
     module = sweeps() if task.h < sweeps().END >> BLOCK_BITS else sweep_portable
-    return bool(module.wide(task.task(), sieve(), wide, tally))
+    return bool(module.wide(task.task(), sieve(), wide, counts))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:

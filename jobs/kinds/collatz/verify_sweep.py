@@ -26,7 +26,7 @@ from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 POOL, ROOM = 704, 264
 #: Maximum number of passes of 16 steps per number; the known numbers need at most about 150 passes.
 PASSES = 4000
-#: Indexes of the words of a tally, in which a sweep adds up its results.
+#: Indexes of the words of a counts, in which a sweep adds up its results.
 #: The first four groups are vectors of eight words: two sums of final values, and a bitwise OR of all values.
 #: The other words are a sum in two 64-bit words, a bitwise OR in three words, and two counts.
 SUM_LOW, SUM_HIGH, BITS_LOW, BITS_HIGH, SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 8, 16, 24, 32, 34, 37, 38, 40
@@ -88,7 +88,7 @@ def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, n
 
 
 @njit(nogil=True, cache=True)
-def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, tally: np.ndarray) -> bool:
+def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, counts: np.ndarray) -> bool:
     """Perform steps on one number of three 64-bit words until it is below the floor.
 
     Return False if the number does not fit or needs too many passes.
@@ -96,16 +96,16 @@ def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, tally: np.nd
     steps, powers, top = room.steps, room.powers, _ZERO
     for _ in range(PASSES):
         if not top and (high < task.floor_high or (high == task.floor_high and low < task.floor_low)):
-            tally[SUM] += low
-            tally[SUM + 1] += high + np.uint64(tally[SUM] < low)
+            counts[SUM] += low
+            counts[SUM + 1] += high + np.uint64(counts[SUM] < low)
             return True
         if top >> _TOP_BITS:
             return False
         top, high, low = sixteen_steps(top, high, low, steps, powers)
-        tally[BLOCKS] += _ONE
-        tally[BITS] |= low
-        tally[BITS + 1] |= high
-        tally[BITS + 2] |= top
+        counts[BLOCKS] += _ONE
+        counts[BITS] |= low
+        counts[BITS + 1] |= high
+        counts[BITS + 2] |= top
     return False
 
 
@@ -117,7 +117,7 @@ def finish_cells(
     power: np.uint64,
     task: Task,
     room: Room,
-    tally: np.ndarray,
+    counts: np.ndarray,
 ) -> bool:
     """Verify the candidates of a residue one by one. `x` is the value of the residue in cell 0.
 
@@ -126,26 +126,26 @@ def finish_cells(
     while bits:
         more = power * (np.uint64(word) * _WORD + lowest(bits))
         low = x[1] + more
-        if not finish(x[0] + np.uint64(low < more), low, task, room, tally):
+        if not finish(x[0] + np.uint64(low < more), low, task, room, counts):
             return False
         bits &= bits - _ONE
     return True
 
 
 @njit(nogil=True, cache=True)
-def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify the candidates of a residue one by one, because their values are too large for a pool."""
     power, d, rho = unpack(sieve.packed[row], sieve.powers)
     for word in range(4):
         bits = sieve.masks[row, word] & sieve.threes[rho + task.rho, word] & task.cells[word]
-        tally[CANDIDATES] += ones(bits)
-        if not finish_cells(bits, word, entrance(power, d, task.h), power, task, room, tally):
+        counts[CANDIDATES] += ones(bits)
+        if not finish_cells(bits, word, entrance(power, d, task.h), power, task, room, counts):
             return False
     return True
 
 
 @njit(nogil=True, cache=True)
-def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
+def evict(waiting: int, limit: np.uint64, task: Task, room: Room, counts: np.ndarray) -> int:
     """Verify the numbers of a pool that are too large for it. Return the new size of the pool, or -1 on failure.
 
     A number is too large if its high word exceeds `limit` bits or its low word exceeds 54 bits.
@@ -156,21 +156,21 @@ def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndar
         pool_low[left], pool_high[left] = low, high
         if not (high >> limit or low >> _LIMB):
             left += 1
-        elif not finish(high >> _LIMB_UP, low + (high << _LIMB), task, room, tally):
+        elif not finish(high >> _LIMB_UP, low + (high << _LIMB), task, room, counts):
             return -1
     return left
 
 
 @njit(nogil=True, cache=True)
-def settle(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
+def settle(waiting: int, limit: np.uint64, task: Task, room: Room, counts: np.ndarray) -> int:
     """Remove the numbers that became too large from a pool. Return the new size of the pool, or -1 on failure."""
     low, high = _ZERO, _ZERO
     for lane in range(8):
-        low |= tally[BITS_LOW + lane]
-        high |= tally[BITS_HIGH + lane]
+        low |= counts[BITS_LOW + lane]
+        high |= counts[BITS_HIGH + lane]
     if not (high >> limit or low >> _LIMB):
         return waiting
-    tally[BITS] |= low | high << _LIMB
-    tally[BITS + 1] |= high >> _LIMB_UP
-    tally[BITS_LOW : BITS_HIGH + 8] = _ZERO
-    return evict(waiting, limit, task, room, tally)
+    counts[BITS] |= low | high << _LIMB
+    counts[BITS + 1] |= high >> _LIMB_UP
+    counts[BITS_LOW : BITS_HIGH + 8] = _ZERO
+    return evict(waiting, limit, task, room, counts)

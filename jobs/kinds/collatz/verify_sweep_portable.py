@@ -46,39 +46,39 @@ _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**37)
 
 
 @njit(nogil=True, cache=True)
-def _note(sum_low: np.uint64, sum_high: np.uint64, all_low: np.uint64, all_high: np.uint64, tally: np.ndarray) -> None:
+def _note(sum_low: np.uint64, sum_high: np.uint64, all_low: np.uint64, all_high: np.uint64, counts: np.ndarray) -> None:
     """Add the sums of 16 steps on the pool to the totals.
 
     A sum of fewer than 2^10 words plus the previous sum fits in 64 bits.
     """
-    total = tally[SUM_LOW] + sum_low
-    tally[SUM_LOW] = total & _LIMB_MASK
-    tally[SUM_HIGH] += sum_high + (total >> _LIMB)
-    tally[BITS_LOW] |= all_low
-    tally[BITS_HIGH] |= all_high
+    total = counts[SUM_LOW] + sum_low
+    counts[SUM_LOW] = total & _LIMB_MASK
+    counts[SUM_HIGH] += sum_high + (total >> _LIMB)
+    counts[BITS_LOW] |= all_low
+    counts[BITS_HIGH] |= all_high
 
 
 @njit(nogil=True, cache=True)
-def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def narrow(task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify a part of a block of numbers below 2^48, with one word per number. Return False on failure.
 
-    The tally is invalid after a failure.
+    The counts is invalid after a failure.
     """
     waiting, i = np.int64(0), task.first
     while i < task.end:
-        i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
+        i, waiting = _enter_narrow(i, waiting, task, sieve, room, counts)
         if waiting > POOL:
-            waiting = _down_narrow(waiting, np.int64(POOL), task, room, tally)
+            waiting = _down_narrow(waiting, np.int64(POOL), task, room, counts)
         elif i < task.end:
-            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            waiting = waiting if finish_residue(i, task, sieve, room, counts) else -1
             i += 1
         if waiting < 0:
             return False
-    return _down_narrow(waiting, np.int64(0), task, room, tally) == 0
+    return _down_narrow(waiting, np.int64(0), task, room, counts) == 0
 
 
 @njit(nogil=True, cache=True)
-def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> tuple[int, int]:
     """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, cells, odds = sieve.packed, sieve.masks, sieve.threes, task.cells, sieve.powers
     pool, steps, powers, floor, h, end = room.low, room.steps, room.powers, task.floor_low, task.h, task.end
@@ -103,22 +103,22 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
                 every |= x
                 stopped += _ZERO if waits else x
             low += power * _WORD
-        _note(stopped, _ZERO, every, _ZERO, tally)
+        _note(stopped, _ZERO, every, _ZERO, counts)
         i += 1
-    tally[CANDIDATES] += entered
-    tally[BLOCKS] += entered
+    counts[CANDIDATES] += entered
+    counts[BLOCKS] += entered
     return i, waiting
 
 
 @njit(nogil=True, cache=True)
-def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _down_narrow(waiting: int, most: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     pool, steps, powers, floor = room.low, room.steps, room.powers, task.floor_low
     for _ in range(PASSES):
-        waiting = settle(waiting, _ZERO, task, room, tally)
+        waiting = settle(waiting, _ZERO, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
+        counts[BLOCKS] += np.uint64(waiting)
         stopped, every, left = _ZERO, _ZERO, 0
         for j in range(waiting):
             x = pool[j]
@@ -129,32 +129,32 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
             left += waits
             every |= x
             stopped += _ZERO if waits else x
-        _note(stopped, _ZERO, every, _ZERO, tally)
+        _note(stopped, _ZERO, every, _ZERO, counts)
         waiting = left
     return -1
 
 
 @njit(nogil=True, cache=True)
-def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def wide(task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify a part of any block, with two words per number. Return False on failure.
 
-    The tally is invalid after a failure.
+    The counts is invalid after a failure.
     """
     waiting, i = np.int64(0), task.first
     while i < task.end:
-        i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
+        i, waiting = _enter_wide(i, waiting, task, sieve, room, counts)
         if waiting > POOL:
-            waiting = _down_wide(waiting, np.int64(POOL), task, room, tally)
+            waiting = _down_wide(waiting, np.int64(POOL), task, room, counts)
         elif i < task.end:
-            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            waiting = waiting if finish_residue(i, task, sieve, room, counts) else -1
             i += 1
         if waiting < 0:
             return False
-    return _down_wide(waiting, np.int64(0), task, room, tally) == 0
+    return _down_wide(waiting, np.int64(0), task, room, counts) == 0
 
 
 @njit(nogil=True, cache=True)
-def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> tuple[int, int]:
     """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool).
 
     The candidates make their first steps with the pool, so no candidate can leave the pool earlier.
@@ -176,12 +176,12 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
                 waiting += 1
             low += power * _WORD
         i += 1
-    tally[CANDIDATES] += np.uint64(waiting - before)
+    counts[CANDIDATES] += np.uint64(waiting - before)
     return i, waiting
 
 
 @njit(nogil=True, cache=True)
-def _pass_wide(start: int, waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _pass_wide(start: int, waiting: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool from index `start` on, and return the new size of the pool."""
     pool_low, pool_high, steps, powers = room.low, room.high, room.steps, room.powers
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
@@ -202,17 +202,17 @@ def _pass_wide(start: int, waiting: int, task: Task, room: Room, tally: np.ndarr
         all_high |= high
         sum_low += _ZERO if waits else low
         sum_high += _ZERO if waits else high
-    _note(sum_low, sum_high, all_low, all_high, tally)
+    _note(sum_low, sum_high, all_low, all_high, counts)
     return left
 
 
 @njit(nogil=True, cache=True)
-def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _down_wide(waiting: int, most: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
-        waiting = settle(waiting, HIGH_BITS, task, room, tally)
+        waiting = settle(waiting, HIGH_BITS, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass_wide(0, waiting, task, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_wide(0, waiting, task, room, counts)
     return -1

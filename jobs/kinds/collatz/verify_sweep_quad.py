@@ -76,10 +76,10 @@ def _list_cells(row: int, entry: int, masks, threes, cells, bytewise, places) ->
 
 
 @njit(nogil=True, cache=True)
-def _carry(low, high, tally: np.ndarray) -> None:
-    """Carry the low words of sums into the high words, and store the sums in the tally."""
-    store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
-    store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
+def _carry(low, high, counts: np.ndarray) -> None:
+    """Carry the low words of sums into the high words, and store the sums in the counts."""
+    store(counts, SUM_LOW, both(low, splat(_LIMB_MASK)))
+    store(counts, SUM_HIGH, add(high, down(low, splat(_LIMB))))
 
 
 @njit(nogil=True, cache=True)
@@ -89,32 +89,32 @@ def _times(cell, power):
 
 
 @njit(nogil=True, cache=True)
-def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def narrow(task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify a part of a block of numbers below 2^48, with one word per number. Return False on failure.
 
-    The tally is invalid after a failure.
+    The counts is invalid after a failure.
     """
     waiting, i = np.int64(0), task.first
     while i < task.end:
-        i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
+        i, waiting = _enter_narrow(i, waiting, task, sieve, room, counts)
         if waiting > POOL:
-            waiting = _down_narrow(waiting, np.int64(POOL), task, room, tally)
+            waiting = _down_narrow(waiting, np.int64(POOL), task, room, counts)
         elif i < task.end:
-            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            waiting = waiting if finish_residue(i, task, sieve, room, counts) else -1
             i += 1
         if waiting < 0:
             return False
-    return _down_narrow(waiting, np.int64(0), task, room, tally) == 0
+    return _down_narrow(waiting, np.int64(0), task, room, counts) == 0
 
 
 @njit(nogil=True, cache=True)
-def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> tuple[int, int]:
     """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, eight, h, end, around = room.places, room.low, room.eight, task.h, task.end, task.rho
     partitions, firsts, bytewise = room.orders.partitions, room.orders.firsts, room.orders.places
     floor, limb, mask = splat(task.floor_low), splat(_LIMB), splat(_LIMB_MASK)
-    stopped, high_sum, every = load(tally, SUM_LOW), load(tally, SUM_HIGH), load(tally, BITS_LOW)
+    stopped, high_sum, every = load(counts, SUM_LOW), load(counts, SUM_HIGH), load(counts, BITS_LOW)
     entered, into = 0, np.uint64(waiting)
     while i < end and into <= np.uint64(POOL):
         power, d, rho = unpack(packed[i], powers)
@@ -137,30 +137,30 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
         high_sum = add(high_sum, down(stopped, limb))
         stopped = both(stopped, mask)
         i += 1
-    store(tally, BITS_LOW, every)
-    _carry(stopped, high_sum, tally)
-    tally[CANDIDATES] += np.uint64(entered)
-    tally[BLOCKS] += np.uint64(entered)
+    store(counts, BITS_LOW, every)
+    _carry(stopped, high_sum, counts)
+    counts[CANDIDATES] += np.uint64(entered)
+    counts[BLOCKS] += np.uint64(entered)
     return i, np.int64(into)
 
 
 @njit(nogil=True, cache=True)
-def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _down_narrow(waiting: int, most: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
-        waiting = settle(waiting, _ZERO, task, room, tally)
+        waiting = settle(waiting, _ZERO, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass_narrow(waiting, task, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_narrow(waiting, task, room, counts)
     return -1
 
 
 @njit(nogil=True, cache=True)
-def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _pass_narrow(waiting: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, and return its new size. Zero padding counts as finished."""
     pool, eight, partitions, left, floor = room.low, room.eight, room.orders.partitions, _ZERO, splat(task.floor_low)
-    stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
+    stopped, every = load(counts, SUM_LOW), load(counts, BITS_LOW)
     store(pool, waiting, splat(_ZERO))
     for j in range(0, waiting, 4):
         x = sixteen_narrow(load(pool, j), lookup_at(eight, pool, j), eight)
@@ -169,32 +169,32 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
         gone = bits(stops)
         store(pool, left, squeeze(partitions, gone, x))
         left += _FOUR - ones(gone)
-    store(tally, BITS_LOW, every)
-    _carry(stopped, load(tally, SUM_HIGH), tally)
+    store(counts, BITS_LOW, every)
+    _carry(stopped, load(counts, SUM_HIGH), counts)
     return np.int64(left)
 
 
 @njit(nogil=True, cache=True)
-def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def wide(task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify a part of a block of numbers below END, with two words per number. Return False on failure.
 
-    The tally is invalid after a failure.
+    The counts is invalid after a failure.
     """
     waiting, i = np.int64(0), task.first
     while i < task.end:
-        i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
+        i, waiting = _enter_wide(i, waiting, task, sieve, room, counts)
         if waiting > POOL:
-            waiting = _down_wide(waiting, np.int64(POOL), task, room, tally)
+            waiting = _down_wide(waiting, np.int64(POOL), task, room, counts)
         elif i < task.end:
-            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            waiting = waiting if finish_residue(i, task, sieve, room, counts) else -1
             i += 1
         if waiting < 0:
             return False
-    return _down_wide(waiting, np.int64(0), task, room, tally) == 0
+    return _down_wide(waiting, np.int64(0), task, room, counts) == 0
 
 
 @njit(nogil=True, cache=True)
-def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> tuple[int, int]:
     """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, bytewise = room.places, room.low, room.high, room.orders.places
@@ -212,30 +212,30 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
             store(pool_high, into + j, xh)
         into += listed
         i += 1
-    tally[CANDIDATES] += np.uint64(into - waiting)
+    counts[CANDIDATES] += np.uint64(into - waiting)
     return i, into
 
 
 @njit(nogil=True, cache=True)
-def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _down_wide(waiting: int, most: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
-        waiting = settle(waiting, _HIGH_BITS, task, room, tally)
+        waiting = settle(waiting, _HIGH_BITS, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass_wide(waiting, task, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_wide(waiting, task, room, counts)
     return -1
 
 
 @njit(nogil=True, cache=True)
-def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _pass_wide(waiting: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, and return its new size. Zero padding counts as finished."""
     pool_low, pool_high, table, partitions, left = room.low, room.high, room.eight, room.orders.partitions, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)
-    sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
-    every = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    sums = load(counts, SUM_LOW), load(counts, SUM_HIGH)
+    every = load(counts, BITS_LOW), load(counts, BITS_HIGH)
     wide_half(waiting, table, pool_low, pool_high)
     for j in range(0, waiting, 4):
         xl, xh = carried(*eight_wide(load(pool_low, j), load(pool_high, j), lookup_at(table, pool_low, j)))
@@ -247,7 +247,7 @@ def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
         store(pool_low, left, kept_low)
         store(pool_high, left, kept_high)
         left += _FOUR - ones(gone)
-    store(tally, BITS_LOW, every[0])
-    store(tally, BITS_HIGH, every[1])
-    _carry(sums[0], sums[1], tally)
+    store(counts, BITS_LOW, every[0])
+    store(counts, BITS_HIGH, every[1])
+    _carry(sums[0], sums[1], counts)
     return np.int64(left)

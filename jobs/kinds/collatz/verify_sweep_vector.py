@@ -72,33 +72,33 @@ def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _carry(low, high, tally: np.ndarray) -> None:
-    """Carry the low words of sums into the high words, and store the sums in the tally."""
-    store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
-    store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
+def _carry(low, high, counts: np.ndarray) -> None:
+    """Carry the low words of sums into the high words, and store the sums in the counts."""
+    store(counts, SUM_LOW, both(low, splat(_LIMB_MASK)))
+    store(counts, SUM_HIGH, add(high, down(low, splat(_LIMB))))
 
 
 @njit(nogil=True, cache=True)
-def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def narrow(task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify a part of a block of numbers below 2^48, with one word per number. Return False on failure.
 
-    The tally is invalid after a failure.
+    The counts is invalid after a failure.
     """
     waiting, i = np.int64(0), task.first
     while i < task.end:
-        i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
+        i, waiting = _enter_narrow(i, waiting, task, sieve, room, counts)
         if waiting > POOL:
-            waiting = _down_narrow(waiting, np.int64(POOL), task, room, tally)
+            waiting = _down_narrow(waiting, np.int64(POOL), task, room, counts)
         elif i < task.end:
-            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            waiting = waiting if finish_residue(i, task, sieve, room, counts) else -1
             i += 1
         if waiting < 0:
             return False
-    return _down_narrow(waiting, np.int64(0), task, room, tally) == 0
+    return _down_narrow(waiting, np.int64(0), task, room, counts) == 0
 
 
 @njit(nogil=True, cache=True)
-def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> tuple[int, int]:
     """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, four, floor, h, end = (
@@ -109,7 +109,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
         task.h,
         task.end,
     )
-    stopped, high_sum, every = load(tally, SUM_LOW), load(tally, SUM_HIGH), load(tally, BITS_LOW)
+    stopped, high_sum, every = load(counts, SUM_LOW), load(counts, SUM_HIGH), load(counts, BITS_LOW)
     lane, step, entered, around = widen(places, 0), splat(_EIGHT), 0, task.rho
     while i < end and waiting <= POOL:
         power, d, rho = unpack(packed[i], powers)
@@ -130,30 +130,30 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
         high_sum = add(high_sum, down(stopped, splat(_LIMB)))
         stopped = both(stopped, splat(_LIMB_MASK))
         i += 1
-    store(tally, BITS_LOW, every)
-    _carry(stopped, high_sum, tally)
-    tally[CANDIDATES] += np.uint64(entered)
-    tally[BLOCKS] += np.uint64(entered)
+    store(counts, BITS_LOW, every)
+    _carry(stopped, high_sum, counts)
+    counts[CANDIDATES] += np.uint64(entered)
+    counts[BLOCKS] += np.uint64(entered)
     return i, waiting
 
 
 @njit(nogil=True, cache=True)
-def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _down_narrow(waiting: int, most: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
-        waiting = settle(waiting, _ZERO, task, room, tally)
+        waiting = settle(waiting, _ZERO, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass_narrow(waiting, task, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_narrow(waiting, task, room, counts)
     return -1
 
 
 @njit(nogil=True, cache=True)
-def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _pass_narrow(waiting: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, and return its new size."""
     pool, four, floor, left = room.low, tables(room.four), splat(task.floor_low), 0
-    stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
+    stopped, every = load(counts, SUM_LOW), load(counts, BITS_LOW)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
     for j in range(0, waiting, 8):
         x = sixteen_narrow(load(pool, j), four)
@@ -163,39 +163,39 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
         store(pool, left, squeeze(valid & ~stops, x))
         left += np.int64(ones(valid & ~stops))
         at = add(at, step)
-    store(tally, BITS_LOW, every)
-    _carry(stopped, load(tally, SUM_HIGH), tally)
+    store(counts, BITS_LOW, every)
+    _carry(stopped, load(counts, SUM_HIGH), counts)
     return left
 
 
 @njit(nogil=True, cache=True)
-def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+def wide(task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> bool:
     """Verify a part of any block, with two words per number. Return False on failure.
 
-    The tally is invalid after a failure.
+    The counts is invalid after a failure.
     """
     waiting, i = np.int64(0), task.first
     while i < task.end:
-        i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
+        i, waiting = _enter_wide(i, waiting, task, sieve, room, counts)
         if waiting > POOL:
-            waiting = _down_wide(waiting, np.int64(POOL), task, room, tally)
+            waiting = _down_wide(waiting, np.int64(POOL), task, room, counts)
         elif i < task.end:
-            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            waiting = waiting if finish_residue(i, task, sieve, room, counts) else -1
             i += 1
         if waiting < 0:
             return False
-    return _down_wide(waiting, np.int64(0), task, room, tally) == 0
+    return _down_wide(waiting, np.int64(0), task, room, counts) == 0
 
 
 @njit(nogil=True, cache=True)
-def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, counts: np.ndarray) -> tuple[int, int]:
     """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, four, h, end = room.places, room.low, room.high, tables(room.four), task.h, task.end
     floor_limbs = in_limbs(task.floor_high, task.floor_low)
     floor_high, floor_low, mask, limb = splat(floor_limbs[0]), splat(floor_limbs[1]), splat(_LIMB_MASK), splat(_LIMB)
-    sum_low, sum_high = load(tally, SUM_LOW), load(tally, SUM_HIGH)
-    all_low, all_high = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    sum_low, sum_high = load(counts, SUM_LOW), load(counts, SUM_HIGH)
+    all_low, all_high = load(counts, BITS_LOW), load(counts, BITS_HIGH)
     lane, step, entered, around = widen(places, 0), splat(_EIGHT), 0, task.rho
     while i < end and waiting <= POOL:
         power, d, rho = unpack(packed[i], powers)
@@ -221,35 +221,35 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
         sum_high = add(sum_high, down(sum_low, limb))
         sum_low = both(sum_low, mask)
         i += 1
-    store(tally, BITS_LOW, all_low)
-    store(tally, BITS_HIGH, all_high)
-    _carry(sum_low, sum_high, tally)
-    tally[CANDIDATES] += np.uint64(entered)
-    tally[BLOCKS] += np.uint64(entered)
+    store(counts, BITS_LOW, all_low)
+    store(counts, BITS_HIGH, all_high)
+    _carry(sum_low, sum_high, counts)
+    counts[CANDIDATES] += np.uint64(entered)
+    counts[BLOCKS] += np.uint64(entered)
     return i, waiting
 
 
 @njit(nogil=True, cache=True)
-def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _down_wide(waiting: int, most: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
-        waiting = settle(waiting, HIGH_BITS, task, room, tally)
+        waiting = settle(waiting, HIGH_BITS, task, room, counts)
         if waiting <= most:
             return waiting
-        tally[BLOCKS] += np.uint64(waiting)
-        waiting = _pass_wide(waiting, task, room, tally)
+        counts[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_wide(waiting, task, room, counts)
     return -1
 
 
 @njit(nogil=True, cache=True)
-def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+def _pass_wide(waiting: int, task: Task, room: Room, counts: np.ndarray) -> int:
     """Perform 16 steps on the numbers of the pool, and return its new size."""
     pool_low, pool_high, four, left = room.low, room.high, tables(room.four), 0
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
-    sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
-    every = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    sums = load(counts, SUM_LOW), load(counts, SUM_HIGH)
+    every = load(counts, BITS_LOW), load(counts, BITS_HIGH)
     for j in range(0, waiting, 8):
         xl, xh = eight_wide(load(pool_low, j), load(pool_high, j), four)
         xl, xh = eight_wide(xl, xh, four)
@@ -261,7 +261,7 @@ def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
         store(pool_high, left, squeeze(valid & ~stops, xh))
         left += np.int64(ones(valid & ~stops))
         at = add(at, step)
-    store(tally, BITS_LOW, every[0])
-    store(tally, BITS_HIGH, every[1])
-    _carry(sums[0], sums[1], tally)
+    store(counts, BITS_LOW, every[0])
+    store(counts, BITS_HIGH, every[1])
+    _carry(sums[0], sums[1], counts)
     return left
