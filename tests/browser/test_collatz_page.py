@@ -19,7 +19,7 @@ from tests.browser.conftest import PHONE, RESTED, Open, in_both_themes, overflow
 from tests.integration.live import Live, until
 
 ADDRESS = "/collatz.html"
-TABS = ("graph", "histogram", "residues", "tree", "coral", "log")
+TABS = ("graph", "histogram", "residues", "tree", "coral", "log", "frontier")
 MILLION = 10**6
 #: Thin space between groups of digits.
 THIN = "\u202f"
@@ -661,6 +661,39 @@ def test_residues_are_means(open_page: Open) -> None:
         own = steps[(np.arange(1, 30_001) % 7) == int(residue)]
         assert int(count.replace(THIN, "")) == len(own) and (int(least), int(most)) == (own.min(), own.max())
         assert math.isclose(float(mean), own.mean(), abs_tol=0.001)
+
+
+# -- frontier -----------------------------------------------------------------------------------------------------
+
+
+def test_a_search_from_its_form_to_its_certificate(open_page: Open, pages: Live) -> None:
+    page = open_page(f"{ADDRESS}#view=frontier")
+    form = page.get_by_role("form", name="Search")
+    form.get_by_label("N", exact=True).fill("19")
+    expect(form).to_contain_text("N must be an integer from 20 to")
+    expect(form.get_by_role("button")).to_be_disabled()
+    form.get_by_label("N", exact=True).fill("20")
+    form.get_by_label("name").fill("a small search")
+    form.get_by_role("button", name="Verify all n").click()
+    panel = page.locator("#panel-frontier")
+    expect(panel).to_contain_text("Every number from 1 to 2^20 - 1 reaches 1.", timeout=60_000)
+    expect(panel).to_contain_text("46 of 46 classes")
+    job = re.search(r"frontier=(\w+)", page.url)
+    assert job
+    result = pages.get(f"/api/jobs/{job[1]}/result")["result"]
+    expect(panel.get_by_role("region", name="Totals")).to_contain_text(spaced(result["survivors"]))
+    expect(panel).to_contain_text(f"cluster verify-certificate {job[1]}")
+    expect(panel.get_by_role("region", name="Expected times on this cluster")).to_contain_text("2⁶⁰")
+    name, content = saved(page, lambda: panel.get_by_role("link", name="Download").click())
+    assert name == f"{job[1]}.json" and json.loads(content)["result"] == result
+    page.keyboard.press("t")
+    expect(panel.locator("tbody tr")).to_have_count(len(result["certificate"]))
+
+
+def test_a_link_to_a_search_opens_its_view(open_page: Open, pages: Live) -> None:
+    job = pages.submit("collatz", {"mode": "frontier", "bits": 21})
+    page = open_page(f"{ADDRESS}#job={job}")
+    expect(page.locator("#panel-frontier")).to_contain_text(job[:8])
 
 
 # -- for everybody ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 /** Budgets in kilobytes (1000 bytes): initial load, and total. */
 const BUDGETS = {
   "index.html": [45, 90],
-  "collatz.html": [65, 90],
+  "collatz.html": [65, 91],
   "cluster.html": [50, 124],
   "kinds.html": [60, 75],
   "job.html": [60, 90],

@@ -17,6 +17,7 @@ import { showTrajectory, fitView, limits, showView, startNumber, state, tab, TAB
 import { visibleRange } from "./model/view";
 
 const CoralView = lazy(() => import("./coral").then((part) => part.CoralView));
+const FrontierView = lazy(() => import("./frontier").then((part) => part.FrontierView));
 const HistogramView = lazy(() => import("./histogram").then((part) => part.HistogramView));
 const LogView = lazy(() => import("./log").then((part) => part.LogView));
 const ResiduesView = lazy(() => import("./residues").then((part) => part.ResiduesView));
@@ -31,6 +32,7 @@ const TITLES: Record<(typeof TABS)[number], string> = {
   tree: "Tree",
   coral: "Coral",
   log: "Log",
+  frontier: "Frontier",
 };
 
 const VIEWS = {
@@ -40,6 +42,7 @@ const VIEWS = {
   tree: TreeView,
   coral: CoralView,
   log: LogView,
+  frontier: FrontierView,
 };
 
 function goToNeighbor(by: bigint): void {

@@ -21,13 +21,16 @@ const computeWorkers = computed(
   () => snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner").length,
 );
 
-export const clusterState = computed<ClusterState>(() => {
-  const { jobs, queues } = snapshot.value;
+export const knownJobs = computed<readonly Job[]>(() => {
   const known = new Map(earlierJobs.value.map((job) => [job.job_id, job]));
-  for (const [id, job] of jobs) known.set(id, job.value);
+  for (const [id, job] of snapshot.value.jobs) known.set(id, job.value);
+  return [...known.values()];
+});
+
+export const clusterState = computed<ClusterState>(() => {
   return {
-    pace: bestPace([...known.values()]),
+    pace: bestPace(knownJobs.value),
     workers: computeWorkers.value,
-    waitingJobs: queues.reduce((sum, queue) => sum + queue.jobs, 0),
+    waitingJobs: snapshot.value.queues.reduce((sum, queue) => sum + queue.jobs, 0),
   };
 });

@@ -15,7 +15,7 @@ import { getExact, isExact, storeDensity, dataVersion } from "./data";
 import { isStar, addLine } from "./events";
 import { findRecords, type PageRecords } from "./page-records";
 import { runSeconds } from "./runtime";
-import { requestedRange, showTrajectory, limits, range, state, strategy } from "./state";
+import { requestedRange, showTrajectory, showView, limits, range, state, strategy } from "./state";
 
 /** Maximum number of columns per job, each with its own histogram. */
 const JOB_COLUMNS = 1024;
@@ -346,6 +346,10 @@ export async function openJob(id: string): Promise<void> {
     const job = await loadJob(id);
     if (ownRun !== runNumber) return;
     const { range: own, mode } = jobParameters(job);
+    if (mode === "frontier") {
+      [runPhase.value, state.job.value, state.frontier.value] = ["idle", "", id];
+      return showView("frontier");
+    }
     batch(() => {
       runJobs.value = [id];
       if (mode !== "trajectory") [state.from.value, state.to.value] = [String(own.first), String(own.end - 1n)];

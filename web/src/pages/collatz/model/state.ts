@@ -6,7 +6,7 @@ import { STRATEGIES, type Strategy } from "./strategies";
 import { clampView, visibleRange, type Range, type View, fullView } from "./view";
 import { createHashState } from "../../../lib/hash";
 
-export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] as const;
+export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log", "frontier"] as const;
 export type TabName = (typeof TABS)[number];
 export const COLOR_MODES = ["count", "peak", "residue"] as const;
 
@@ -20,6 +20,7 @@ export const state = createHashState({
   v: 1,
   view: "graph",
   job: "",
+  frontier: "",
   from: "1",
   to: "10^6",
   strategy: "sequential",
