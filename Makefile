@@ -170,8 +170,8 @@ gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## test the GPU kern
 	@$(GPU_PYTHON) -c 'import cupy' || $(GPU_PYTHON) -m pip install --require-hashes -r requirements/gpu-worker.txt
 	$(GPU_PYTHON) -m tests.gpu
 
-gpu-bench: ## run the GPU benchmark (goal P4); GPU_PYTHON is a Python with CuPy
-	$(GPU_PYTHON) -m benchmarks --only P4
+gpu-bench: ## run the GPU benchmarks (goals P4 and F2); GPU_PYTHON is a Python with CuPy
+	$(GPU_PYTHON) -m benchmarks --only P4 F2
 
 licenses: setup ## write docs/licenses.md from the installed packages
 	$(BIN)/python -m deploy.release.licenses > docs/licenses.md.new

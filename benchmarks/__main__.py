@@ -24,8 +24,9 @@ from jobs.models import Device
 from jobs.settings import load, use_cpu_level
 
 RESULTS = Path(__file__).parent / "results.json"
-#: A goal's number: P5 of speed, R1 of recovery, K1 of any kind, C1 of programs, S1 of services, W1 of workflows.
-GOAL = re.compile(r"[ckprsw]\d+(?=_)")
+#: A goal's number: P5 of speed, F2 of the Collatz frontier, R1 of recovery, K1 of any kind, C1 of programs, S1 of
+#: services, W1 of workflows.
+GOAL = re.compile(r"[cfkprsw]\d+(?=_)")
 
 
 def machine() -> str:

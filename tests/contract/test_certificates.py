@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cpu_worker import certificates
 from jobs.kinds import registry
 from jobs.models import Device
+from jobs.worker import certificates
 from tests.unit.command_runs import Run, runner
 from threads_cluster import errors, settings
 from threads_cluster.cli.commands import certificates as command
@@ -143,11 +143,12 @@ def test_a_sample_is_random_and_has_no_block_twice(result: Json) -> None:
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs the command. The program that recomputes blocks runs in this process."""
 
-    def ask(question: Json) -> Any:
+    def ask(question: Json, device: str) -> Any:
+        assert device == "cpu"
         out = io.StringIO()
         monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(question)))
         monkeypatch.setattr(certificates, "write", lambda line: out.write(json.dumps(line) + "\n"))
-        monkeypatch.setattr("cpu_worker.certificates.signal.signal", lambda *_: None)
+        monkeypatch.setattr("jobs.worker.certificates.signal.signal", lambda *_: None)
         monkeypatch.setattr(certificates, "use_cpu_level", lambda _: "")
         assert certificates.main() == 0
         return map(json.loads, out.getvalue().splitlines())

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.workflows.documents import validation
 from tests.integration import workflow_kills
-from tests.integration.workflow_kills import Campaign, Outcome, Counts
+from tests.integration.workflow_kills import Campaign, Counts, Outcome
 
 OUTCOME = Outcome(
     states={"a": "done"}, errors={}, jobs={"a": ("done", "1", "1")}, published="f" * 64, counts={"done": 1}

@@ -1,16 +1,16 @@
-"""GPU kernel of the kind `collatz`: statistics without columns, and verification. CPUs compute the other modes."""
+"""GPU kernel of the kind `collatz`: statistics without columns, verification and mode `frontier`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jobs.kinds.collatz import statistics_gpu, verify_gpu
+from jobs.kinds.collatz import frontier_gpu, statistics_gpu, verify_gpu
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-_MODES: dict[str, Any] = {"statistics": statistics_gpu.run, "verify": verify_gpu.run}
+_MODES: dict[str, Any] = {"statistics": statistics_gpu.run, "verify": verify_gpu.run, "frontier": frontier_gpu.run}
 
-SOURCES = (statistics_gpu.SOURCE, verify_gpu.SOURCE)
+SOURCES = (statistics_gpu.SOURCE, verify_gpu.SOURCE, frontier_gpu.SOURCE)
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
@@ -26,3 +26,4 @@ def warm() -> None:
     """Compile all kernels and copy the tables to the GPU."""
     statistics_gpu.warm()
     verify_gpu.warm()
+    frontier_gpu.warm()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,8 @@ from threads_cluster.cli.session import AsJson, Session
 
 #: Number of blocks that are recomputed by default.
 _SAMPLE = 40
+#: Programs that recompute blocks, by device.
+_PROGRAMS = {"cpu": "jobs.worker.certificates", "gpu": "gpu_worker.certificates"}
 #: Seconds between messages about the progress.
 _REPORT_SECONDS = 5.0
 
@@ -51,16 +53,19 @@ def verify_certificate(
         int | None, typer.Option(min=1, metavar="COUNT", help=f"Recompute random blocks. Default: {_SAMPLE} blocks.")
     ] = None,
     all_blocks: Annotated[bool, typer.Option("--all", help="Recompute all blocks.")] = False,
+    device: Annotated[
+        Literal["cpu", "gpu"], typer.Option(help="Recompute on the CPUs or the first GPU of this machine.")
+    ] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Recompute blocks of a Collatz search of mode frontier on this machine, and compare them with its certificate.
 
-    Uses all cores, or WORKER_THREADS of them. Exits with 1 if the certificate is wrong, and names the block.
+    On CPUs, uses all cores, or WORKER_THREADS of them. Exits with 1 if the certificate is wrong, and names the block.
     """
     if sum((bool(block), sample is not None, all_blocks)) > 1:
         raise errors.BadArgument("choose one of --block, --sample and --all")
     chosen = {} if all_blocks else {"blocks": block} if block else {"sample": sample or _SAMPLE}
-    answers = recompute({"result": _load(ctx.obj, source), **chosen})
+    answers = recompute({"result": _load(ctx.obj, source), **chosen}, device)
     _report(source, answers, is_random=not block, as_json=as_json)
 
 
@@ -76,8 +81,8 @@ def _load(session: Session, source: str) -> Any:
     return saved.get("result", saved) if isinstance(saved, dict) else saved
 
 
-def recompute(question: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Run the program that recomputes blocks, and yield its lines."""
+def recompute(question: dict[str, Any], device: str = "cpu") -> Iterator[dict[str, Any]]:
+    """Run the program that recomputes blocks on a device, and yield its lines."""
     from threads_cluster import installation
 
     server = installation.find_server(installs=False)
@@ -87,7 +92,7 @@ def recompute(question: dict[str, Any]) -> Iterator[dict[str, Any]]:
         error.next = "start a cluster once with ./deploy-cluster.sh local"
         raise error
     environment = {"NUMBA_CACHE_DIR": str(settings.LOCAL_FOLDER / "cache" / "numba")} | settings.environment()
-    words = [str(python), "-m", "cpu_worker.certificates"]
+    words = [str(python), "-m", _PROGRAMS[device]]
     with subprocess.Popen(
         words, cwd=server, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:

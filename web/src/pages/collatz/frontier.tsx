@@ -1,4 +1,4 @@
-/** Searches of mode frontier, which verify all numbers below 2^N: form, tree of classes, certificate and expected times. */
+/** Searches of mode frontier: form, tree of classes, certificate and expected times. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";

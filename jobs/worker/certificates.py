@@ -1,7 +1,8 @@
-"""Verifies the certificate of a search of kind `collatz`, mode `frontier`: `python -m cpu_worker.certificates`.
+"""Verifies the certificate of a search of kind `collatz`, mode `frontier`: `python -m jobs.worker.certificates`.
 
-The command `cluster verify-certificate` runs this program, because clients do not import kernels. stdin contains one
-JSON object with the `result` of the job, and either the list `blocks`, the size `sample`, or neither for all blocks.
+The command `cluster verify-certificate` runs this program, or `gpu_worker.certificates` for a GPU, because clients do
+not import kernels. stdin contains one JSON object with the `result` of the job, and either the list `blocks`, the size
+`sample`, or neither for all blocks.
 Each line of stdout is a JSON object: the chosen blocks, then each block that matches, or the reason for a refusal.
 """
 
@@ -11,7 +12,7 @@ import json
 import random
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from jobs.hosts import cpu_level
 from jobs.kinds import registry
 from jobs.kinds.collatz.frontier_plan import BLOCKS, Division, division
+from jobs.kinds.gpu import DeviceLost
 from jobs.models import Device, Partial, Plan
 from jobs.settings import load_for, use_cpu_level
 
@@ -35,6 +37,10 @@ class Refused(Exception):
 
 class UnknownBlock(Exception):
     """The certificate has no such block."""
+
+
+class UnsupportedDevice(Exception):
+    """The device has no kernel for searches of this size."""
 
 
 class Certificate:
@@ -107,18 +113,20 @@ def choose(certificate: Certificate, blocks: Sequence[int] | None, sample: int |
     return known if sample is None else sorted(random.SystemRandom().sample(known, min(sample, len(known))))
 
 
-def recompute(cut: Division, spec: Json, block: int) -> Partial:
-    """Compute a block with the kernel of this CPU."""
+def recompute(cut: Division, spec: Json, block: int, device: Device) -> Partial:
+    """Compute a block with the kernel of a device."""
     low, high = cut.block_range(block)
     try:
-        return registry.kernel("collatz", Device.CPU).run(spec, low, high, lambda _: True)[1]
+        return registry.kernel("collatz", device).run(spec, low, high, lambda _: True)[1]
     except ArithmeticError as error:
         raise Refused(f"block {block} cannot be verified: {error}") from None
 
 
-def verify(question: Json, threads: int) -> Iterator[Json]:
+def verify(question: Json, threads: int, device: Device = Device.CPU) -> Iterator[Json]:
     """Yield the chosen blocks, then each block that matches. Raises Refused at the first difference."""
     certificate = Certificate(question["result"])
+    if device not in certificate.plan.devices:
+        raise UnsupportedDevice(f"a GPU cannot recompute this certificate. {certificate.plan.cpu_only}")
     known = certificate.blocks()
     chosen = choose(certificate, question.get("blocks"), question.get("sample"))
     is_whole = chosen == known
@@ -128,7 +136,7 @@ def verify(question: Json, threads: int) -> Iterator[Json]:
     spec, largest = dict(certificate.plan.spec), 0
     pool = ThreadPoolExecutor(threads)
     try:
-        found = pool.map(lambda block: recompute(certificate.cut, spec, block), chosen)
+        found = pool.map(lambda block: recompute(certificate.cut, spec, block, device), chosen)
         for block, partial in zip(chosen, found, strict=True):
             largest = max(largest, certificate.check_block(block, partial))
             yield {"matches": block}
@@ -140,16 +148,17 @@ def verify(question: Json, threads: int) -> Iterator[Json]:
             raise Refused(f"largest_bits is {certificate.largest_bits}, but {largest} when recomputed")
 
 
-def main() -> int:
+def main(device: Device = Device.CPU, open_device: Callable[[], None] = lambda: None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    settings = load_for("cpu-worker")
+    settings = load_for(f"{device}-worker")
     try:
         use_cpu_level(settings.cpu_level)
-        for line in verify(json.load(sys.stdin), settings.lanes()):
+        open_device()
+        for line in verify(json.load(sys.stdin), settings.lanes(), device):
             write(line)
     except Refused as error:
         write({"refused": str(error)})
-    except (UnknownBlock, cpu_level.UnsupportedLevel) as error:
+    except (UnknownBlock, UnsupportedDevice, cpu_level.UnsupportedLevel, DeviceLost) as error:
         write({"failed": str(error)})
     return 0
 
