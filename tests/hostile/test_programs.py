@@ -179,7 +179,7 @@ def test_a_job_that_no_runner_fits_holds_up_nobody_and_says_why(cluster: Live) -
         assert ended(cluster, job)["state"] == "done"
     waits = cluster.job(odd)
     assert waits["state"] == "queued"
-    assert "gpus" in waits["waiting_because"], waits
+    assert "4 GPUs" in waits["waiting_because"], waits
     assert cluster.post(f"/api/jobs/{odd}/cancel").status_code == 200
 
 
