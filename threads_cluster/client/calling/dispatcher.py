@@ -6,9 +6,9 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -62,11 +62,11 @@ class Dispatcher:
                 raise RuntimeError(self._why_closed)
             if not self._has_started:
                 self._start()
+            if self._display is not None:  # Before the call, which could end before a slow display has appeared
+                self._display.add(call.name)
+                call.future.add_done_callback(self._display.end)
             self._open_calls.add(call.future)
             self._queue.put(call)
-        if self._display is not None:
-            self._display.add(call.name)
-            call.future.add_done_callback(self._display.end)
         call.future.add_done_callback(self._forget)
 
     def close(self) -> None:
@@ -113,9 +113,11 @@ class Dispatcher:
             self._changed.notify_all()
             self._end_if_done()
 
-    def burst(self) -> AbstractContextManager[None]:
-        """Let the calls that are added in this context become one job if they use one function."""
-        return self._queue.burst()
+    @contextmanager
+    def burst(self) -> Iterator[None]:
+        """Let the calls that are added in this context become one job if they use one function, and one display."""
+        with self._queue.burst(), nullcontext() if self._display is None else self._display.held():
+            yield
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
