@@ -639,7 +639,7 @@ def test_a_runner_keeps_fails_and_splits_its_lease(served: Served, store: Store)
     with pytest.raises(CoordinatorRejects, match="lo: "):
         runner.api.call("commit", _commit_body(4) | {"keep": True})
     assert runner.leases.split("j", "t", 6)
-    row = json.dumps({"unit": 4, "exit": 1})
+    row = json.dumps({"unit": 4, "exit": 1, "value": ["why", {}]})
     assert not runner.leases.fail_unit("j", "t", "exit 1", most=3, wait_ms=0, row=row, unit=5)
     assert runner.leases.fail_unit("j", "t", "x" * 1000, most=3, wait_ms=0, row=row, unit=4)
     assert store.client.hgetall(keys.job_failures("j")) == {b"4": row.encode()}

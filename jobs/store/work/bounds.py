@@ -124,6 +124,7 @@ class Failure(BaseModel):
     host: str = ""
     error: str = ""
     tail: str = ""
+    value: Any = None
 
 
 _check_failure = json_check(Failure, f"object of at most {MAX_UNIT_ROW} bytes that describes one attempt")
