@@ -385,6 +385,10 @@ def test_home_lists_what_needs_attention_with_one_action_each(open_address: Open
             settled(page)
             shot(page, f"home-{theme}-{name}")
             assert violations(page) == [] and overflow(page) == 0, (name, theme)
+    # One key opens the log of the failed unit: the job's page shows it first.
+    first = items.first.get_by_role("link").get_attribute("href") or ""
+    page.keyboard.press("a")
+    expect(page).to_have_url(re.compile(f"{re.escape(first)}$"))
 
 
 def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitStack) -> None:

@@ -13,7 +13,8 @@ import {
   spanAt,
   sumWork,
 } from "../src/pages/cluster/model/spans";
-import { describeState, describeWorkers, isComputing } from "../src/pages/cluster/model/workers";
+import { isComputing } from "../src/pages/cluster/model/computing";
+import { describeState, describeWorkers } from "../src/pages/cluster/model/workers";
 
 type Row = [lane: number, job: string | null, start: number, end: number, open?: boolean];
 

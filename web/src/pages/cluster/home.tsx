@@ -1,10 +1,11 @@
 /** Home: what to start, what needs attention, what is running, endpoints and capacity. */
 
 import type { Signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { formAddress, isListed, PAGES } from "../../kinds";
 import { get, maySubmit, session, type Job, type Jobs, type Service, type WorkflowList } from "../../lib/api";
 import { formatInteger, formatSeconds } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
 import { clusterTime, hasSnapshot, knownUntil, storeJob, type Fleet } from "../../lib/live";
 import { runSeconds } from "../../lib/fleet";
 import { formatTimestamp, shortId } from "../../lib/naming";
@@ -32,7 +33,15 @@ const REFRESH_SECONDS = 5;
 const RECENT_WORKFLOWS = 20;
 const RECENT_FAILURES = 10;
 
+function openFirstItem(): void {
+  document.querySelector<HTMLElement>(".attention .items a.button")?.click();
+}
+
 export function Home() {
+  useLayoutEffect(
+    () => bindShortcuts({ a: { text: "open the first item that needs attention", run: openFirstItem } }),
+    [],
+  );
   if (!hasSnapshot.value) return <LoadingRows rows={8} />;
   const { status, jobs, gpus } = fleet.value;
   const isEmpty = !jobs.size && status && !Object.values(status.jobs).some(Boolean);

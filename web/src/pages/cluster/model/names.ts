@@ -3,7 +3,7 @@
 import type { Job } from "../../../lib/api";
 import { shortId, jobTitle } from "../../../lib/naming";
 import { fleet } from "./state";
-import { isComputing } from "./workers";
+import { isComputing } from "./computing";
 
 /** Return True if the page knows a job's title. */
 export function hasTitle(id: string): boolean {

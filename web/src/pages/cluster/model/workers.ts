@@ -53,10 +53,3 @@ export function describeWorkers(workers: readonly WorkerCondition[], configured:
   const present = counts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   return [first, ...present].join(", ");
 }
-
-type Computing = Pick<Worker, "live" | "job" | "running">;
-
-/** Return True if a live worker is computing a job. */
-export function isComputing(id: string, workers: readonly Computing[]): boolean {
-  return workers.some(({ live, job, running = [] }) => live && (job === id || running.some(([each]) => each === id)));
-}
