@@ -208,6 +208,15 @@ bench-calls: setup ## compare calls of Python functions with Dask, Ray and a pro
 	  { "$$folder/bin/pip" install -q ray==2.60.0 || echo "Ray has no wheel for this machine"; } && \
 	  C2_PYTHON="$$folder/bin/python" $(BIN)/python -m benchmarks --only C2
 
+.PHONY: frontier-exhaustive
+frontier-exhaustive: setup ## check each rule of Collatz mode frontier on all numbers below 2^28 in minutes; PUBLISHED="30 32 36 40" takes hours
+	$(BIN)/python -m tests.exhaustive.frontier_sieves --published $(or $(PUBLISHED),30 32)
+
+.PHONY: bench-frontier
+bench-frontier: setup ## compare Collatz mode frontier with Angeltveit's search (goal F1); needs ANGELTVEIT_SEARCH; F1_WHOLE="40 44" is longer
+	@test -n "$(ANGELTVEIT_SEARCH)" || { echo "error: ANGELTVEIT_SEARCH is not set; see docs/benchmarks.md" >&2; exit 2; }
+	ANGELTVEIT_SEARCH="$(ANGELTVEIT_SEARCH)" $(BIN)/python -m benchmarks --only F1
+
 bench-scale: setup ## measure 1,000 simulated workers (goal P8) in 12 minutes on an idle machine; QUICK=1 is shorter
 	$(BIN)/python -m benchmarks --only P8
 

@@ -11,6 +11,7 @@ import pytest
 from jobs.kinds import registry
 from jobs.kinds.collatz import frontier, frontier_plan, frontier_rules, reference
 from jobs.kinds.collatz.frontier_rules import BASE_BITS, DOUBLINGS, JOINS, LOG3, NEGATIVE, ONE, Node, join
+from tests.exhaustive import frontier_sieves
 
 definition: Any = registry.definition("collatz")
 
@@ -155,3 +156,10 @@ def test_a_finished_search_extends_the_verified_range() -> None:
     partial = reference.frontier(20, 0, plan.total - 1)
     assert definition.marks(plan.spec, definition.result(plan.spec, partial)) == []
     assert definition.title(plan.parameters) == "Collatz below 2²⁰, frontier"
+
+
+def test_published_rules_leave_as_many_survivors_as_the_published_program() -> None:
+    assert frontier_sieves.count_published.py_func(20, True, True, True, True) == 2701
+    every = frontier_sieves.count_published.py_func(16, True, True, True, True)
+    for off in range(4):
+        assert frontier_sieves.count_published.py_func(16, *(rule != off for rule in range(4))) > every
