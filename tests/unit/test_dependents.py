@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
@@ -193,6 +194,19 @@ def test_a_result_remains_until_the_calls_that_need_it_have_ended(fake: Calling,
     assert size.submit("a").cancel() and len(fake.artifacts) == 1
     fake.end_job(str(call.job_id), "cancelled")
     assert call.exception(20) and until(lambda: not fake.artifacts)
+
+
+def test_a_result_is_released_although_a_call_on_which_it_depends_is_still_referred_to(make: Any, size: Any) -> None:
+    part, results = make.submit(SIZE), []
+    for _ in range(3):
+        call = size.submit(part)
+        assert call.result(20) == SIZE
+        results.append(weakref.ref(call))
+    del call
+    assert until(lambda: gc.collect() >= 0 and not any(each() for each in results))
+    results.append(weakref.ref(part))
+    del part
+    assert until(lambda: gc.collect() >= 0 and not any(each() for each in results))
 
 
 def test_closing_a_cluster_deletes_results_that_no_call_needs(fake: Calling) -> None:

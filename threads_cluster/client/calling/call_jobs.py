@@ -155,6 +155,7 @@ class CallJob:
             while self._artifacts:
                 self._cluster.values.delete(self._artifacts.pop(), self.job_id or None)
             self._results.clear()
+            self._again.clear()
             while self._needed:
                 future = self._needed.pop()
                 if isinstance(future, ClusterFuture):

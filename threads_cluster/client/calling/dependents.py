@@ -41,22 +41,28 @@ class Dependent:
         self._is_made = False
         #: True if the results must travel through the client, because a runner could not read them from the cluster.
         self._must_load = False
+        self._future.add_done_callback(self._forget)
+
+    def _forget(self, future: Future[Any]) -> None:
+        """Release the call, because futures refer to the functions that they have called."""
+        self._future, self._needed, self._args, self._kwargs = _ENDED, [], (), {}
 
     def start(self) -> ClusterFuture:
         """Make the call as soon as possible, and return its future. Raises the errors of `ClusterExecutor.submit`."""
-        if not self._needed:
-            self._executor.submit_for(self._future, self._function, self._args, self._kwargs)
-            return self._future
-        for future in self._needed:
-            future.add_done_callback(self._check)
-        unfinished = [future for future in self._needed if not future.done()]
-        when_done(self._needed, self._call_with_results)
-        calls = [future for future in unfinished if isinstance(future, ClusterFuture)]
+        future, needed = self._future, self._needed
+        if not needed:
+            self._executor.submit_for(future, self._function, self._args, self._kwargs)
+            return future
+        for other in needed:
+            other.add_done_callback(self._check)
+        unfinished = [other for other in needed if not other.done()]
+        when_done(needed, self._call_with_results)
+        calls = [other for other in unfinished if isinstance(other, ClusterFuture)]
         if calls and len(calls) == len(unfinished):
             left = Countdown(len(calls), lambda: self._call_after(calls))
             for call in calls:
                 call.add_submitted_callback(left.count)
-        return self._future
+        return future
 
     def _check(self, future: Future[Any]) -> None:
         """Fail the call if it can never have its arguments."""
@@ -118,6 +124,11 @@ class Dependent:
         if sum(len(each.sizes) for each in references.values()) > _MOST_FILES:
             references.clear()
         return {future: references.get(future) or future.result() for future in futures}
+
+
+#: Future of a call that needs no further action.
+_ENDED = ClusterFuture()
+_ENDED.cancel()
 
 
 class Countdown:
