@@ -13,12 +13,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from tests.integration.live import TOP, Live, until
 from tests.integration.test_coming_from import PROGRAMS, PYTHON_PROGRAMS, SNIPPETS
 from threads_cluster import Cluster
+from threads_cluster.client.calling import pickling
+from threads_cluster.client.calling.futures import ClusterFuture
 
 #: Program that writes to both streams in pieces and exits with its own code.
 BOTH = """
@@ -262,3 +265,55 @@ def test_the_python_code_of_the_page_prints_its_comments(user: dict[str, str], t
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == expected != []
+
+
+class CountingTransport(httpx.HTTPTransport):
+    """Transport that counts the bytes of responses."""
+
+    received = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(request)
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = CountedStream(self, response.stream)
+        return response
+
+
+class CountedStream(httpx.SyncByteStream):
+    def __init__(self, transport: CountingTransport, stream: httpx.SyncByteStream) -> None:
+        self._transport, self._stream = transport, stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._stream:
+            self._transport.received += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def submit_chain(cluster: Cluster, size: int, seconds: float) -> list[ClusterFuture]:
+    """Submit calls that return an array after some seconds, double the array, and return its size."""
+
+    def make() -> bytearray:
+        time.sleep(seconds)
+        return bytearray(b"1") * size
+
+    first = cluster.task(make).submit()
+    second = cluster.task(lambda array: array + array).submit(first)
+    return [first, second, cluster.task(len).submit(second)]
+
+
+def test_results_of_calls_do_not_travel_through_the_client(user: dict[str, str]) -> None:
+    transport, size = CountingTransport(), 8 << 20
+    with Cluster(user["CLUSTER_URL"], user["CLUSTER_TOKEN"], patience=60, transport=transport) as cluster:
+        calls = submit_chain(cluster, size, 0.0)
+        assert calls[2].result(60) == 2 * size
+        assert transport.received < 1 << 20
+        later = submit_chain(cluster, 1 << 20, 1.0)
+        assert until(lambda: later[2].job_id)
+    with Cluster(user["CLUSTER_URL"], user["CLUSTER_TOKEN"], patience=60) as cluster:  # The first client has ended
+        last = str(later[2].job_id)
+        assert cluster.wait(last)["state"] == "done"
+        assert pickling.decode(cluster.programs.unit(last, 0)["value"]) == 2 << 20
+        assert [each["job_id"] for each in cluster.relations(last)["parents"]] == [later[1].job_id]
