@@ -10,7 +10,6 @@ export interface SubmitOptions {
   priority?: "high" | "normal" | "low";
   device?: "gpu" | "cpu" | "any";
   gpu_preferred?: boolean;
-  name?: string;
 }
 
 /** Return a random idempotency key, so that a repeated request has no second effect. */

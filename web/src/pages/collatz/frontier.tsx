@@ -2,17 +2,17 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
+import { copyText } from "../../lib/export";
 import { isEnded } from "../../lib/fleet";
 import { formatCompact, formatInteger, formatRate, formatSeconds } from "../../lib/format";
 import { jobProblem, loadResult, submitJob, watchJob } from "../../lib/jobs";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
-import { CopyLine } from "../../ui/copy-button";
 import { Canvas, Figure } from "../../ui/figure";
 import { JobName } from "../../ui/job-name";
 import { Progress } from "../../ui/progress";
 import { StateLabel } from "../../ui/state";
-import { showError } from "../../ui/toast";
+import { showError, showToast } from "../../ui/toast";
 import type { Job } from "../../lib/api";
 import { clusterState, knownJobs } from "./model/cluster-state";
 import * as frontier from "./model/frontier";
@@ -224,6 +224,9 @@ function Totals({ job, result }: { job: Job; result: frontier.FrontierResult }) 
 }
 
 function Certificate({ job }: { job: Job }) {
+  const command = `cluster verify-certificate ${job.job_id}`;
+  const copy = async () =>
+    showToast((await copyText(command)) ? "Copied the command" : "The browser does not allow this page to copy");
   return (
     <section class="stack" aria-label="Certificate">
       <h3>Certificate</h3>
@@ -231,7 +234,10 @@ function Certificate({ job }: { job: Job }) {
         This command recomputes 40 random blocks on your machine, and compares them. Add <code>--all</code> for all
         blocks.
       </p>
-      <CopyLine text={`cluster verify-certificate ${job.job_id}`} name="command" />
+      <div class="row">
+        <code>{command}</code>
+        <Button onClick={() => void copy()}>Copy</Button>
+      </div>
       <p class="small">
         <a href={`/api/jobs/${job.job_id}/result`} download={`${job.job_id}.json`}>
           Download the result
