@@ -92,7 +92,8 @@ def symbols(kind: str) -> set[str]:
 def test_compiled_functions_of_two_kinds_have_no_name_in_common() -> None:
     collatz, thread = symbols("collatz"), symbols("thread")
     assert any("collatz" in name for name in collatz) and any("thread" in name for name in thread)
-    named = {name for name in collatz | thread if not name.startswith("NRT_")}  # numba's own, alike in all its modules
+    # Functions of numba itself are equal in all modules. It names those that make errors by a hash of their types.
+    named = {name for name in collatz | thread if not name.startswith(("NRT_", "__excinfo_unwrap_args"))}
     assert collatz & thread & named == set()
     counted = {name for name in named if not re.search(r"B\d+v\d{10,}", name)}
     assert counted == set(), "another process can give these names to other functions"
