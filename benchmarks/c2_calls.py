@@ -1,9 +1,9 @@
 """C2: calls of Python functions on two slots, compared with Dask distributed, Ray and concurrent.futures.
 
 100 calls one after another (single), 10,000 calls of a trivial function, 1,000 calls of 10 ms, and 50 calls with an
-array of 100 MB, which is an argument of each call (array), or stored once (put). C2_PYTHON is a Python with the
+array of 100 MB. The array is an argument of each call (array), or stored once (put). C2_PYTHON is a Python with the
 packages of the peers: see `make bench-calls`. If this runs as root, a second cluster makes the calls without arrays as
-the users of RUNNER_UIDS, to measure what this isolation costs.
+the users of RUNNER_UIDS, to measure the cost of this isolation.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _our_cases(cluster: Cluster, executor: ClusterExecutor) -> Cases:
 
 @contextlib.contextmanager
 def _ours(*, isolated: bool = False) -> Iterator[Side]:
-    """Give a cluster of one runner with two slots, which have users of their own if they are isolated."""
+    """Yield a cluster of one runner with two slots. If `isolated`, each slot has a separate user."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o711)  # For the users of RUNNER_UIDS
         live = Live(Path(folder), workers=0, CLUSTER_TOKEN=ADMIN, ARTIFACT_URL=f"file://{folder}/artifacts")

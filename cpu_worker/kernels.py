@@ -171,7 +171,7 @@ class Kernels:
 class _NoKernels:
     """Kernel states of a process that compiles one kernel and gets no work."""
 
-    can_fork = False  # Code of the fork server would not be compiled again.
+    can_fork = False  # A forked process would reuse loaded code instead of compiling it.
 
     def loadable(self, loaded: AbstractSet[str]) -> list[str]:
         return []

@@ -14,7 +14,7 @@ from cpu_worker import child
 from jobs.kinds import code_sets, registry
 from jobs.models import Device
 
-#: Time in seconds after which loading ends the process. Lanes then start without the fork server.
+#: Maximum time in seconds for loading. After this time, the process ends, and lanes start without the fork server.
 LOAD_SECONDS = 120
 
 
@@ -31,7 +31,7 @@ def load() -> None:
     gc.enable()
 
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A process group gets the signal, but the worker stops its lanes.
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # If a process group gets the signal, the worker stops its lanes.
 signal.alarm(LOAD_SECONDS)
 load()
 signal.alarm(0)

@@ -1,4 +1,4 @@
-"""Estimate pi with tasks: functions that can be called here and on runners, and that can depend on each other."""
+"""Estimate pi with tasks: functions that run here or on runners, and whose calls can depend on each other."""
 
 import random
 

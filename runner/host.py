@@ -67,7 +67,7 @@ class Host:
         return self.kept.is_warm(lane, facts)
 
     def _end_surplus(self, lane: str, gpus: Sequence[Gpu]) -> None:
-        """End waiting programs whose GPUs or memory are reserved no longer."""
+        """End waiting programs that would otherwise use unreserved GPUs or memory."""
         try:
             if gpus:
                 self.kept.take(lane)

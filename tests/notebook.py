@@ -79,7 +79,7 @@ def stable(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return outputs in which one stream contains lines that were printed in a row, and HTML has no other format."""
+    """Merge successive outputs of the same stream. Of an object with HTML, keep only the HTML."""
     found: list[dict[str, Any]] = []
     for output in outputs:
         if found and output["output_type"] == "stream" and output["name"] == found[-1].get("name"):

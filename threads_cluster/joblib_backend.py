@@ -104,7 +104,7 @@ class ClusterBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         return backend
 
     def start_call(self) -> None:
-        """Drop the batches that are left of an earlier call which failed. joblib would run them in this call."""
+        """Drop the remaining batches of an earlier call that failed. joblib would run them in this call."""
         with suppress(queue.Empty, AttributeError):  # AttributeError: joblib has renamed it
             while True:
                 self.parallel._ready_batches.get_nowait()

@@ -1,8 +1,8 @@
-"""F1: numbers/s of Collatz mode `frontier` on one thread, over Angeltveit's search (arXiv 2602.10466), in CPU time.
+"""F1: numbers/s of Collatz mode `frontier` on one thread, compared with Angeltveit's search (arXiv 2602.10466).
 
-ANGELTVEIT_SEARCH names the peer's programs, with {bits} for the N of each: for example /path/to/search-{bits}.
+ANGELTVEIT_SEARCH is the path of the peer's programs, in which {bits} stands for N: for example /path/to/search-{bits}.
 F1_WHOLE lists the N of complete searches (default 40), and F1_SAMPLE the N of samples (default 60 70) of F1_CLASSES
-(default 8) random classes. Both programs search the same classes. The time to build tables is left out on both sides.
+(default 8) random classes. Both programs search the same classes. CPU time excludes the time to build tables.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """F2: numbers/s of mode `frontier` on one GPU at N = 60, compared with the goal.
 
-All numbers below 2^60 would take hours, so random blocks of the certificate are searched. Blocks differ in work. A
-block's share of all work is its share of the survivors at N = 44, because both searches have the same blocks of nodes.
+All numbers below 2^60 would take hours, so random blocks of the certificate are searched. Blocks need different amounts
+of work. A block's share of the work is estimated as its share of the survivors at N = 44, because both searches have
+the same blocks of nodes.
 
-Without a GPU there are no rows, and `make gpu-bench` fails.
+Without a GPU, this benchmark returns no rows, and `make gpu-bench` fails.
 """
 
 from __future__ import annotations

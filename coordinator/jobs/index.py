@@ -1,7 +1,7 @@
 """Index of all stored jobs in memory, which answers searches without load on Redis.
 
 A submission writes nothing for the index. Every few seconds and before each search, the index reads only the jobs that
-were added since, so each coordinator can rebuild it from Redis at any time.
+were added since its last read, so each coordinator can rebuild it from Redis at any time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Search the logs of many units, or read their ends, with a bounded amount of work per request."""
+"""Search the logs of many units, or read their last lines, with a bounded amount of work per request."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read(
 ) -> tuple[list[answers.UnitExcerpt], int]:
     """Return up to `most` lines of each unit, and how many of the units were read. At least one unit is read.
 
-    With `search`, return the lines that contain the text in any case, otherwise the last lines. Units without lines
-    are omitted.
+    With `search`, return the lines that contain the text, ignoring case. Otherwise, return the last lines.
+    Units without lines are omitted.
     """
     found: list[answers.UnitExcerpt] = []
     lines = bytes_read = 0

@@ -49,7 +49,7 @@ async def search_logs(
     request: Request,
     job_id: http.JobId,
     cluster: http.ClusterDep,
-    search: Annotated[str, Query(max_length=200, description="Text of the lines, in any case.")] = "",
+    search: Annotated[str, Query(max_length=200, description="Text that the lines contain, ignoring case.")] = "",
     stream: Annotated[Stream, Query(description="Both streams in order, or only one of them.")] = "all",
     state: Annotated[UnitStateName | None, Query(description="State of the units.")] = None,
     first: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First unit.")] = 0,

@@ -57,7 +57,7 @@ async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "file
 
 @routes.post("/worker/jobs/{job}/results", **http.describe_response(UnitResults, body=WantedResults))
 async def get_results(request: Request, lease: LeasedDep, results: ResultsDep) -> Response:
-    """Return values and output files of units of the jobs on which this job depends. Other jobs cause a 403."""
+    """Return values and output files of units of the jobs on which this job depends. Other jobs return a 403."""
     wanted: WantedResults = http.parse(WantedResults, await bodies.read_json(request))
     return json_response({"results": await threads.run(lambda: results.read(lease, wanted.units))})
 

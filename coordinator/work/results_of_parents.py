@@ -1,6 +1,6 @@
 """Results of the jobs on which a leased job depends. Its worker can read the value and the output files of each unit.
 
-The worker cannot read logs, and no files of other jobs.
+The worker cannot read their logs, or files of other jobs.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ def find_error(action: str, plan: Plan, known: Known) -> str:
     return record.error if record else ""
 
 
-#: Beginning of the error of a job with one unit, which says nothing about an item of a foreach.
+#: Prefix of the error of a job with one unit. It is omitted for items of a foreach, because it contains no information.
 _ONLY_UNIT = "1 of 1 unit failed; "
 
 

@@ -134,7 +134,7 @@ class WorkflowQueries:
 
 
 def _items_to_read(plan: Plan, known: Known) -> set[str]:
-    """Return the items of a foreach that tell its times and its failure. If there are many, times are not read."""
+    """Return the foreach items whose times and failures are read. Of many items, only the first failure is read."""
     items = {key for key in known.jobs if "/" in key}
     return items if len(items) <= _TIMED_ITEMS else {planning.failed_key(name, plan, known) for name in plan.states}
 

@@ -252,7 +252,7 @@ def reject_action(
 
 
 def _require_decision(queries: Queries, workflow: str, name: str, outcome: str, principal: http.PrincipalDep) -> int:
-    """Return the workflow's attempt if an action waits for a person, or has this outcome already."""
+    """Return the workflow's attempt. Raise Conflict unless the action waits for a person or has this outcome."""
     whole, known, plan, _ = queries.planned(workflow, principal.only_tenant)
     action = whole.actions.get(name)
     if action is None or action.type != action_types.APPROVE:

@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 class UnknownBlock(Exception):
-    """The certificate has no such block."""
+    """The certificate does not contain the block."""
 
 
 class UnsupportedDevice(Exception):
@@ -131,7 +131,7 @@ def verify(question: Json, threads: int, device: Device = Device.CPU) -> Iterato
     chosen = choose(certificate, question.get("blocks"), question.get("sample"))
     is_whole = chosen == known
     yield {"bits": certificate.cut.bits, "chosen": chosen, "of": len(known)}
-    if not is_whole:  # Recomputing all blocks names a wrong block, which the totals cannot.
+    if not is_whole:  # With all blocks, totals are checked at the end, so that an error names the wrong block.
         certificate.check_totals()
     spec, largest = dict(certificate.plan.spec), 0
     pool = ThreadPoolExecutor(threads)

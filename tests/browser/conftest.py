@@ -67,7 +67,7 @@ FLAGS = [
     "--disable-gpu-watchdog",
 ]
 #: Disables the pages of the address bar, which take a third of the CPU time. Chromium uses only the last list of
-#: features, so this list repeats the one of Playwright.
+#: features, so this list repeats Playwright's list.
 WITHOUT_FEATURES = "--disable-features=" + ",".join(
     [
         *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),

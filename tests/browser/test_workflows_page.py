@@ -109,7 +109,7 @@ def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_ad
     panel.get_by_role("button", name="Unfold").click()
     expect(page.get_by_text("800 similar actions share 2 boxes.")).to_be_visible()
     shot(page, "workflow-unfolded")
-    page.get_by_label("Group similar steps").uncheck()
+    page.get_by_label("Group similar actions").uncheck()
     expect(page.get_by_text("similar actions share")).to_have_count(0)
     # The open action is visible in the list, and the page contains only visible rows.
     page.keyboard.press("l")

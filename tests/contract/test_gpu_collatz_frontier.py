@@ -35,13 +35,13 @@ def on_cpu(cut: Division, lo: int, hi: int) -> Any:
 
 
 @pytest.mark.parametrize(("bits", "lo", "hi"), [(20, 0, 9), (23, 100, 110)])
-def test_it_finds_what_the_reference_finds(bits: int, lo: int, hi: int) -> None:
+def test_results_match_the_reference(bits: int, lo: int, hi: int) -> None:
     spec = {"mode": "frontier", "bits": bits}
     assert on_gpu.run(spec, lo, hi, go_on) == (hi, reference.frontier(bits, lo, hi))
 
 
 @pytest.mark.parametrize(("levels", "divided"), [(2, (4, 2, 2)), (3, (2, 3, 3)), (8, (0, 0, 8))])
-def test_it_finds_the_same_with_any_division_of_the_levels(
+def test_results_do_not_depend_on_the_division_of_the_levels(
     levels: int, divided: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = Division(24, 10, 0, frontier_plan.NODES[10])
@@ -71,9 +71,9 @@ def test_launches_of_any_size_merge_to_the_same_sums(monkeypatch: pytest.MonkeyP
 
 
 def extreme_unit(bits: int, more: int, pattern: str) -> tuple[Division, int, int]:
-    """Return a unit of few numbers whose steps are odd if `pattern` has a 1, where that is possible.
+    """Return a unit of few numbers whose steps are odd if `pattern` has a 1 and the rules allow an odd step.
 
-    The last number that is returned counts the unit's odd steps.
+    The third value is the number of the unit's odd steps.
     """
     roots = frontier.root_nodes(frontier_plan.ROOT)
     cut, node, path = Division(bits, frontier_plan.ROOT, more, len(roots) << more), Node(0, 0, 0, 0), 0
@@ -106,7 +106,7 @@ def least_odd(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     [(82, 47, "1"), (70, 40, "1"), (60, 30, "110111")],
     ids=["128 bits and more", "96 bits and more", "96 bits"],
 )
-def test_it_follows_numbers_of_any_size(bits: int, more: int, pattern: str, least_odd: list[int]) -> None:
+def test_values_of_any_size_are_computed(bits: int, more: int, pattern: str, least_odd: list[int]) -> None:
     cut, unit, least_odd[0] = extreme_unit(bits, more, pattern)
     found = frontier_gpu.search_units(cut, unit, unit + 1)
     assert found == on_cpu(cut, unit, unit + 1)
@@ -119,6 +119,6 @@ def test_a_number_that_does_not_fall_fails_the_lease(monkeypatch: pytest.MonkeyP
         frontier_gpu.search_units(division(20), 0, 1)
 
 
-def test_it_is_offered_to_gpus_as_far_as_values_fit() -> None:
+def test_gpus_support_only_searches_whose_values_fit() -> None:
     plans = [definition.plan(definition.parameters(mode="frontier", bits=bits)) for bits in (20, 82, 83)]
     assert [Device.GPU in plan.devices for plan in plans] == [True, True, False]

@@ -67,7 +67,7 @@ def _is_below(c: int, k: int) -> bool:
 
 @njit(nogil=True)
 def _joins_smaller(n: int, value: int, known: int, first: np.ndarray) -> bool:
-    """Return True if the steps backward that a rule means lead to a smaller number, which leads to the value."""
+    """Return True if the backward steps of a rule lead to a smaller number, which leads to the value."""
     m, steps = value, 0
     while first[known, m % 3**known] >= 0:
         doublings = first[known, m % 3**known]

@@ -71,7 +71,7 @@ def prepare_scripts(folder: Path, cluster: Cluster) -> None:
 
 
 def replace_backends(module: ModuleType, backends: list[object]) -> None:
-    """Replace the backends with which the tests run. Tests that accept instances run with all of the given ones."""
+    """Replace the backends with which the tests run. Tests that accept no instances run with the first one."""
     marks = [mark for test in vars(module).values() for mark in getattr(test, "pytestmark", ()) if len(mark.args) > 1]
     for values in (mark.args[1] for mark in marks):
         if isinstance(values, list) and "loky" in values:

@@ -84,9 +84,9 @@ class Calling(Ran):
         self.uploaded: list[int] = []
         #: Values and output files of the units of each job.
         self.results: dict[str, list[tuple[Any, dict[str, bytes]]]] = {}
-        #: True if runners do not know units in items. An error with which runners answer instead of reading results.
+        #: True if runners ignore units in items. Error that runners return instead of reading results.
         self.is_old, self.lacks = False, ""
-        #: True if a job on which another job depends does not exist any more.
+        #: True if a job on which another job depends was deleted.
         self.refuses_after = False
         #: Hashes of the files that the client has downloaded.
         self.downloaded: list[str] = []

@@ -126,7 +126,7 @@ def test_a_value_is_uploaded_once_for_all_calls(cluster: Cluster, executor: Clus
     assert fake.uploaded.count(array.nbytes) == 1
 
 
-def test_an_option_limits_the_arguments_that_travel_in_the_job(cluster: Cluster, fake: Calling) -> None:
+def test_an_option_limits_the_arguments_in_the_job(cluster: Cluster, fake: Calling) -> None:
     fake.uploaded.clear()
     with cluster.executor(inline_bytes=100) as executor:
         assert [executor.submit(len, "x" * length).result() for length in (10, 1000)] == [10, 1000]

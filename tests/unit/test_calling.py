@@ -215,9 +215,7 @@ def test_a_result_of_a_cancelled_call_is_dropped() -> None:
     assert future.cancelled()
 
 
-def test_a_result_arrives_that_no_event_announces(
-    cluster: Cluster, fake: Calling, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_without_an_event_is_found(cluster: Cluster, fake: Calling, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.holds = True
     listeners: list[Listener] = []
     monkeypatch.setattr(cluster.watcher, "add", lambda job_id, listener: listeners.append(listener))

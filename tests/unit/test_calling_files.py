@@ -1,4 +1,4 @@
-"""Tests which files travel with calls, and which Python makes them."""
+"""Tests which files the client uploads for calls, and which Python makes the calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def uploaded(fake: Calling) -> set[str]:
     return {line.split(b",")[1].strip(b' "').decode() for line in fake.committed[1].splitlines()[1:]}
 
 
-def test_modules_travel_that_the_function_and_its_module_import(loaded: Path, fake: Calling) -> None:
+def test_modules_that_the_function_and_its_module_import_are_uploaded(loaded: Path, fake: Calling) -> None:
     parameters(fake, function=module("user_x").total)
     packages = (f"several_x/{name}.py" for name in ("__init__", "lazy", "in/__init__"))
     assert uploaded(fake) == {"user_x.py", "alone_x.py", *packages}
@@ -78,7 +78,7 @@ def test_a_function_without_modules_of_the_project_needs_no_files(loaded: Path, 
     assert "files" not in parameters(fake, function=abs)
 
 
-def test_modules_of_arguments_and_of_stored_values_travel(loaded: Path, fake: Calling) -> None:
+def test_modules_of_arguments_and_of_stored_values_are_uploaded(loaded: Path, fake: Calling) -> None:
     with fake.cluster() as cluster:
         cluster.values.encode(((module("alone_x").Point(),), {}))
         launching, kept = Launching(cluster, Options()), []
@@ -89,7 +89,7 @@ def test_modules_of_arguments_and_of_stored_values_travel(loaded: Path, fake: Ca
         assert uploaded(fake) == {"alone_x.py", "other_x.py"}
 
 
-def test_environments_caches_and_hidden_folders_of_a_package_do_not_travel(loaded: Path, fake: Calling) -> None:
+def test_environments_caches_and_hidden_folders_of_a_package_are_not_uploaded(loaded: Path, fake: Calling) -> None:
     write(loaded / "several_x/env2/pyvenv.cfg", "")
     for folder in ("env2/lib", "site-packages", "__pycache__", ".git", "node_modules"):
         write(loaded / f"several_x/{folder}/unwanted.py", "")

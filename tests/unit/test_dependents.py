@@ -1,4 +1,4 @@
-"""Tests calls that depend on other calls: their jobs, and the way of the results."""
+"""Tests calls that depend on other calls: their jobs, and how the calls receive the results."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_dependent_call_is_a_job_after_the_other_job(fake: Calling, cluster: C
         second.result(20)
 
 
-def test_large_results_do_not_travel_through_the_client(fake: Calling, make: Any, size: Any, cluster: Cluster) -> None:
+def test_the_client_does_not_download_large_results(fake: Calling, make: Any, size: Any, cluster: Cluster) -> None:
     double = cluster.task(lambda value: value + value)
     first = make.submit(SIZE)
     second = double.submit(first)
@@ -152,7 +152,7 @@ def test_a_call_of_a_skipped_job_fails_with_the_error_of_the_other_call(fake: Ca
 
 
 @pytest.mark.parametrize("lacking", ["is_old", "lacks", "refuses_after"])
-def test_results_travel_through_the_client_if_the_cluster_cannot_provide_them(
+def test_the_client_sends_results_that_the_cluster_cannot_provide(
     fake: Calling, make: Any, size: Any, lacking: str
 ) -> None:
     setattr(fake, lacking, "units: job j1 was deleted, with its results")

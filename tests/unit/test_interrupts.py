@@ -131,7 +131,7 @@ def test_two_interrupts_of_run_cancel_the_job_that_it_submitted() -> None:
     assert first["idempotency_key"] == second["idempotency_key"]
 
 
-def test_the_next_jobs_are_asked_about_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_during_later_jobs_asks_again(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = CancelOnInterrupt(lambda: "job j1", lambda: None)
     with blocks:
         interrupt()

@@ -31,7 +31,7 @@ def unit(number: int, artifact: str | None) -> Any:
     return {"unit": number, "state": "done", "artifact": artifact}
 
 
-def test_a_search_leaves_out_logs_that_were_deleted() -> None:
+def test_a_search_omits_logs_that_were_deleted() -> None:
     units = [unit(0, "gone"), unit(1, None), unit(2, "a")]
     found, count = excerpts.read(Texts(a=b"an Error\r\nok\n"), "t", units, "all", "eRROR", 5)  # type: ignore[arg-type]
     lines = [{"stream": "stdout", "text": "an Error"}]

@@ -328,7 +328,7 @@ def test_a_program_with_gpus_waits_while_its_lane_has_reserved_them(
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_waiting_program_is_known_by_its_jobs(bench: Bench) -> None:
+def test_a_slot_is_preferred_if_its_waiting_program_can_run_the_job(bench: Bench) -> None:
     values(bench, 1)
     same, other = (bench.task(command, persistent=True).facts for command in (COMMAND, ["true"]))
     assert bench.host.ledger.prefers(bench.lane, same) and not bench.host.ledger.prefers(bench.lane, other)

@@ -703,7 +703,7 @@ def test_logs_whose_artifact_was_deleted_do_not_hide_others(fake: Ran, run: Run)
     fake.on("GET", f"/api/artifacts/{'a' * 64}/manifest", httpx.Response(404, json=gone))
     ran = run("logs", "j1")
     assert ran.code == 0 and ran.out == b"==> unit 0 <==\n==> unit 1 <==\none\n"
-    assert b"the output of unit 0 does not exist any more" in ran.err
+    assert b"the output of unit 0 was deleted" in ran.err
 
 
 def falls_silent(*parts: str) -> Callable[[httpx.Request], httpx.Response]:

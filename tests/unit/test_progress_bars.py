@@ -72,7 +72,7 @@ def test_the_title_is_escaped() -> None:
     assert "<b>x</b>" not in ProgressBar("<b>x</b>").to_html()
 
 
-def test_what_the_program_prints_meanwhile_stays_on_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_of_the_program_stays_on_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     """rich would move it to the terminal of stderr, so that a file of the results would stay empty."""
     printed, terminal = io.StringIO(), io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)

@@ -33,7 +33,7 @@ COMMAND_ONLY = re.compile(r"threads_cluster\.(cli|ssh)\b|threads_cluster\.errors
 
 #: Properties of a Cluster that only executors use.
 INTERNAL = {"task_executors", "values", "watcher"}
-#: Classes whose objects methods return, so that users do not call the constructor.
+#: Classes whose constructors users do not call, because methods return the objects.
 RETURNED = {"ClusterExecutor", "Reference", "Task"}
 
 

@@ -595,8 +595,8 @@ def tick():
 libc.prctl(0x59616d61, ctypes.c_ulong(-1 % 2**64), 0, 0, 0)
 main_waits.acquire()
 threading.Thread(target=tick, daemon=True).start()
-# A main thread that is stopped while it holds the interpreter's lock, or waits for it, would stop the other one, too.
-# With this interval it gives the lock up only where it waits in the system, and never asks for it again.
+# If the main thread is stopped while it holds the interpreter's lock, or waits for it, the other thread stops, too.
+# With this interval, the main thread releases the lock only in the system call below, and does not request it again.
 sys.setswitchinterval(1000)
 main_waits.release()
 libc.pause()

@@ -476,9 +476,9 @@ class Cluster:
         - `max_running`: maximum number of calls of one job that run at the same time.
         - `queue`: wait for a runner that could take the calls, instead of failing with NoRunner.
         - `progress`: show a live display of the calls.
-        - `safe`: accept only values of JSON and NumPy from runners, so that they cannot run code in this process.
-        - `inline_bytes`: maximum size in bytes of the pickled arguments of a call that travel in its job, at most 64
-          KiB. Larger ones travel as files.
+        - `safe`: accept only values of JSON and NumPy from runners, so that runners cannot run code in this process.
+        - `inline_bytes`: maximum size in bytes of a call's pickled arguments as part of the job, at most 64 KiB. Larger
+          arguments are uploaded as files.
 
         Example:
             with cluster.executor(memory="2 GiB", retries=1) as executor:
@@ -601,7 +601,7 @@ class Cluster:
     ) -> Iterator[Json]:
         """Yield the job `job_id` repeatedly until it has finished. The last item is the finished job.
 
-        An item follows at the latest `step` seconds after the last one. `first` replaces `step` for the first item.
+        The next item is yielded after at most `step` seconds. `first` replaces `step` for the first item.
         Raises TimedOut after `timeout` seconds.
 
         Example:
@@ -972,8 +972,8 @@ class Cluster:
     def ask(self, /, job_id: str, question: str, **choice: Any) -> Json:
         """Ask a worker a question about the job `job_id`, and return the answer.
 
-        `question` is a question that the kind of the job answers, such as the `trace` of a thread job. `choice` are its
-        parameters.
+        `question` is a question that the kind of the job answers, such as the `trace` of a thread job. `choice` are the
+        parameters of the question.
 
         Example:
             trace = cluster.ask(job_id, "trace", replica=3)
@@ -1121,7 +1121,7 @@ class Cluster:
         - `every_seconds`, `cron`: the interval, or five fields such as "0 3 * * *".
         - `timezone`: the time zone of `cron`, such as "Europe/Berlin".
         - `overlap`: start a run even if the previous run has not finished.
-        - `catch_up`: after missed runs, last submits the last one, and none submits none of them.
+        - `catch_up`: missed runs that are submitted later: "last" (only the last one) or "none".
 
         Example:
             job = {"type": "command", "parameters": {"command": ["./backup.sh"]}}

@@ -171,9 +171,9 @@ class Artifacts:
         return b"".join(self.pieces(sha, first, length))
 
     def read(self, entry: Entry) -> bytearray:
-        """Return the contents of the file of an `entry`, which have been verified.
+        """Return the contents of the file of an `entry`.
 
-        Raises UnexpectedAnswer if they do not match.
+        Raises UnexpectedAnswer if the contents do not match the SHA-256 of the entry.
 
         Example:
             entry = cluster.artifacts.entry(artifact_id, "settings.json")
@@ -240,7 +240,9 @@ class Artifacts:
         return {"fetched_files": len(lacking), "fetched_bytes": sum(entry.size for entry in lacking)}
 
     def delete(self, artifact: str, *, job: str | None = None) -> None:
-        """Delete an artifact and all of its names. `job` is a job that can hold it: until the job ends, it does.
+        """Delete an artifact and all of its names. Raises ApiError 409 if a job other than `job` uses the artifact.
+
+        If `job` uses it and has not ended, only the names are deleted now.
 
         Example:
             cluster.artifacts.delete("old-data")
@@ -250,7 +252,7 @@ class Artifacts:
     # -- upload --------------------------------------------------------------------------------------------------------
 
     def send(self, tree: Tree) -> None:
-        """Upload the files of a tree without an artifact. The cluster deletes them after a day without one.
+        """Upload the files of a tree, but create no artifact. Files without an artifact are deleted after a day.
 
         Example:
             cluster.artifacts.send(tree)

@@ -193,7 +193,7 @@ class _SuspendingCluster(Cluster):
 class AsyncCluster(Wrapper):
     """Connection to a cluster for asyncio. Use it as an asynchronous context manager, in one event loop.
 
-    Calls fail and are retried as those of `Cluster`. `Cluster` has one more method, `dask`, whose client blocks.
+    Requests are retried and fail as in `Cluster`. `Cluster` has one more method, `dask`, whose client blocks.
 
         async with AsyncCluster() as cluster:
             print(await cluster.run(["echo", "hello"]))
@@ -329,7 +329,7 @@ class AsyncCluster(Wrapper):
         return await asyncio.to_thread(self._threaded.put, value)
 
     async def best_host(self, config: str | Path | None = None) -> str:
-        """Return the name of the least loaded host, as `Cluster.best_host` does with `config`. A thread uses SSH.
+        """Return the name of the least loaded host, as `Cluster.best_host` does with `config`. Uses SSH in a thread.
 
         Example:
             print(await cluster.best_host())

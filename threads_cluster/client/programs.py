@@ -105,7 +105,7 @@ class Program:
     - `batch`: maximum number of units in one lease.
     - `workspace`: name of a folder on the runner that is kept between attempts and between jobs.
     - `python`: path of a requirements file among the files. The program's `python3` then has the required packages.
-    - `gpus`, `gpu_memory_mib`, `compute_capability`: GPUs for exclusive use, and what each of them must have.
+    - `gpus`, `gpu_memory_mib`, `compute_capability`: GPUs for exclusive use, and the minimums for each GPU.
     - `cpus`, `memory_mib`: CPUs and memory of a unit.
     - `host`, `labels`: name of the host, and labels that the runner must have.
     """

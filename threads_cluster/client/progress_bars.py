@@ -82,7 +82,7 @@ class ProgressBar:
         with self._lock:
             now, self._timer = time.monotonic(), None
             passed = now - self._measured
-            if passed >= _STEP_SECONDS / 2:  # A rate over a shorter time says little
+            if passed >= _STEP_SECONDS / 2:  # Rates over a shorter time are inaccurate
                 self.rates.append(max(0.0, (self.done - self._counted) / passed))
                 self._measured, self._counted = now, self.done
             if self._view is not None:
@@ -152,7 +152,7 @@ class _TerminalView:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        # rich would write what the program prints to stderr, too, even if stdout is a file
+        # rich would redirect the program's stdout to stderr, even if stdout is a file
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         self._bar = Progress(*columns, console=Console(file=sys.stderr), redirect_stdout=is_terminal)
         self._task = self._bar.add_task("")

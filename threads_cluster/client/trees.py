@@ -27,7 +27,7 @@ from threads_protocol.manifest import MAX_FILE, Entry
 #: Patterns of paths that are never uploaded, in .gitignore syntax. A .clusterignore can add or negate patterns.
 EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
-#: File in the top folder of each virtual environment. These folders are excluded, whatever their names are.
+#: File in the top folder of each virtual environment. These folders are excluded regardless of their names.
 _ENVIRONMENT_FILE = "pyvenv.cfg"
 #: Content of a .clusterignore that excludes its folder from uploads of parent folders.
 _ALL = b"*"

@@ -71,7 +71,7 @@ class Workflows(Resource):
     def get(self, workflow: str, *, patience: float | None = None) -> Json:
         """Return a workflow with its actions. Each action follows the actions on which it depends.
 
-        Failing requests are retried for `patience` seconds. The default is that of the connection.
+        Failing requests are retried for `patience` seconds. The default is the `patience` of the `Cluster`.
 
         Example:
             print(cluster.workflows.get(workflow_id)["actions"])

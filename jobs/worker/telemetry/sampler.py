@@ -161,7 +161,7 @@ class Sampler:
         self._every = max(1, round(asked.hz / SLOW_HZ))
         self.samples = self.missed = 0
         self._began = self._told = 0.0
-        #: CPU time of the process when the recording began. Starting Python and its imports take longer than a sample.
+        #: CPU time of the process when the recording began. It is subtracted: imports take longer than a sample.
         self._began_cpu = 0.0
 
     def run(self) -> str:

@@ -485,7 +485,7 @@ def _print_process_log(name: str, *, follow: bool) -> NoReturn:
 
 
 def _print_log(session: Session, job_id: str, unit: int, stream: str | None, *, follow: bool, raw: bool) -> None:
-    """Print the output of a unit. Its artifact can be deleted: a client deletes it after reading a large result."""
+    """Print the output of a unit, or report that it was deleted. Clients delete artifacts with large results."""
     from threads_cluster.cli import running
 
     try:
@@ -493,7 +493,7 @@ def _print_log(session: Session, job_id: str, unit: int, stream: str | None, *, 
     except errors.ApiError as error:
         if error.field != "artifact":
             raise
-        show.say(f"the output of unit {unit} does not exist any more, because the artifact with its files was deleted")
+        show.say(f"the output of unit {unit} was deleted together with the artifact that contained it")
 
 
 def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:

@@ -81,11 +81,11 @@ class Batch:
 
     @property
     def after(self) -> list[str]:
-        """Jobs that must be done before."""
+        """Jobs that must be done before the calls."""
         return self.calls[0].needs.jobs
 
 
-#: Entry of the queue that closes it, and one that ends a burst.
+#: Entries of the queue that are not calls: the queue was closed, and a burst has ended.
 _CLOSED, _BURST_ENDED = "closed", "burst ended"
 
 

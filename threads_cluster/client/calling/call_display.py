@@ -12,7 +12,7 @@ from threads_cluster.client.progress_bars import ProgressBar
 
 
 class CallDisplay:
-    """Live display of calls. It appears with a call and ends when no call is left. Thread-safe."""
+    """Live display of calls. It opens with the first call and closes when all calls have ended. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -46,7 +46,7 @@ class CallJob:
         self._artifacts: set[str] = set()
         #: Artifacts with large results.
         self._results: set[ResultArtifact] = set()
-        #: Jobs that must be done before, and the futures of the calls that these calls need.
+        #: Jobs that must be done before this one, and futures of the other calls whose results its calls need.
         self._after = batch.after
         self._needed = {future for call in batch.calls for future in call.needs.futures}
         #: Functions that make calls again if the cluster cannot provide the results that they need.
@@ -119,7 +119,7 @@ class CallJob:
         return answer["status"] in TERMINAL
 
     def _make_again(self) -> bool:
-        """Make the calls again when the client has the results, because another job was deleted. Return True."""
+        """Make the calls again with results that the client loads, because a needed job was deleted. Return True."""
         self._left.clear()
         for again in self._again.values():
             again()
@@ -144,7 +144,7 @@ class CallJob:
         return True
 
     def delete_artifacts(self) -> None:
-        """Delete large arguments and results when the job has ended. If that fails, the job deletes them later.
+        """Delete large arguments and results when the job has ended. If that fails, they are deleted with the job.
 
         Results remain if a future of a task refers to them.
         """
@@ -210,7 +210,7 @@ class CallJob:
             self._fail_unfinished(job or self._cluster.job(self.job_id))
 
     def _fail_unfinished(self, job: Mapping[str, Any]) -> None:
-        """Fail the calls of a job that has ended. If it was skipped, the calls on which they depend fail first."""
+        """Fail the calls of a job that has ended. If it was skipped, first wait for the calls on which they depend."""
         left, self._left = self._left, {}
         error = self._unfinished(job)
 

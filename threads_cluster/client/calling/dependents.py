@@ -18,7 +18,7 @@ from threads_cluster.client.calling.futures import ClusterFuture, when_done
 from threads_cluster.client.calling.references import Reference
 from threads_cluster.errors import CallFailed
 
-#: Maximum number of units, and of their jobs, on which a call can depend as a job.
+#: Maximum numbers of units and of jobs on which the job of a dependent call can depend.
 _MOST_UNITS, _MOST_JOBS = 1000, 100
 #: Maximum number of files of stored results that become references of a call. A call can have 120 files.
 _MOST_FILES = 100
@@ -39,7 +39,7 @@ class Dependent:
         self._lock = threading.Lock()
         #: True if the call was made.
         self._is_made = False
-        #: True if the results must travel through the client, because a runner could not read them from the cluster.
+        #: True if the client must load the results, because a runner could not read them from the cluster.
         self._must_load = False
         self._future.add_done_callback(self._forget)
 
@@ -104,7 +104,7 @@ class Dependent:
     # -- a call with the results ---------------------------------------------------------------------------------------
 
     def _call_with_results(self) -> None:
-        """Make the call when all results are there, unless it was made before."""
+        """Make the call when all needed results are available, unless it was made before."""
         self._make(lambda: self._results(self._needed))
 
     def _call_again(self) -> None:

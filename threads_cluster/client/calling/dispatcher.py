@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 #: Number of threads that send requests.
 _THREADS = 4
-#: Seconds after a read in which the cluster may have reported no further progress of the job.
+#: Seconds after a read in which results can arrive without an event, because the cluster limits progress events.
 _SILENT_SECONDS = 0.25
-#: State of a job of which a unit has started.
+#: State of a job after its first unit has started.
 _RUNNING = "running"
 
 
@@ -115,7 +115,7 @@ class Dispatcher:
 
     @contextmanager
     def burst(self) -> Iterator[None]:
-        """Let the calls that are added in this context become one job if they use one function, and one display."""
+        """Combine calls of one function that are added in this context into one job, and show all of them together."""
         with self._queue.burst(), nullcontext() if self._display is None else self._display.held():
             yield
 
@@ -201,7 +201,7 @@ class Dispatcher:
             self._run(partial(self._read_again, read_at=job.next_read), job, _SILENT_SECONDS)
 
     def _read_again(self, job: CallJob, read_at: float) -> None:
-        """Read results that came shortly after an event, and therefore without an event, unless others were read."""
+        """Read results that arrived too soon after an event to get another one, unless the job was read since."""
         if job.next_read == read_at:
             job.read(False)
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class ClusterExecutor(Executor):
-    """Executor whose calls run on runners. Functions of scripts and notebooks travel by value.
+    """Executor whose calls run on runners. Functions of scripts and notebooks are pickled by value.
 
         with cluster.executor() as executor:
             print(executor.submit(pow, 2, 10).result())
             print(list(executor.map(lambda x: x + 1, range(100))))
 
-    Exceptions arrive as themselves, with the traceback on the runner as their cause. A call raises CallFailed if its
-    process died or its job was cancelled, and NoRunner if no live runner could ever take it.
+    Exceptions of calls are raised here, with the traceback on the runner as their cause. A call raises CallFailed if
+    its process died or its job was cancelled, and NoRunner if no live runner could ever take it.
     """
 
     def __init__(self, cluster: Cluster, **options: Any) -> None:
@@ -96,8 +96,8 @@ class ClusterExecutor(Executor):
         """Return an iterator over the results of `fn` for the values of the iterables, in their order.
 
         `fn` is called with one value of each of the `iterables`. One call computes `chunksize` results. The iterables
-        are read at once, or, with `buffersize`, only so far that at most so many results wait. The iterator raises
-        TimeoutError if a result is not there `timeout` seconds after the call of `map`.
+        are read at once. With `buffersize`, they are read in steps, so that at most `buffersize` results are pending.
+        The iterator raises TimeoutError if a result is not available `timeout` seconds after the call of `map`.
 
         Example:
             print(list(executor.map(pow, range(100), [2] * 100, chunksize=10)))

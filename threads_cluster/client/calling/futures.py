@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ClusterFuture(Future[Any]):
     """Future of one call. It is running from the time when the client sees that a runner has started the call.
 
-    `cancel` succeeds until then. A call that starts at the same moment may still run; its result is dropped. A large
+    `cancel` succeeds until then. A call that starts at the same time may still run; its result is dropped. A large
     result of a task stays in the cluster until `result` is called.
     """
 
@@ -72,8 +72,8 @@ class ClusterFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the call, and return its result. Raises the exception of the call.
 
-        Raises CallFailed if the result was deleted, and TimeoutError after `timeout` seconds. While it waits, the first
-        Ctrl-C asks, and the second one cancels the calls of the executor.
+        Raises CallFailed if the result was deleted, and TimeoutError after `timeout` seconds. During the wait, the
+        first Ctrl-C prints a message, and the second one cancels the calls of the executor.
         """
         try:
             with self._waiting():
@@ -125,7 +125,7 @@ class ClusterFuture(Future[Any]):
         function(self)
 
     def set_job(self, job_id: str, unit: int, units: int = 1, values: ValueStore | None = None) -> None:
-        """Set the job of the call, its number of units and its client, and call the functions that wait for it."""
+        """Set the job and the unit of the call, and run the callbacks. `units` is the number of units of the job."""
         with self._changing:
             self.job_id, self.unit, self.job_units, self.values = job_id, unit, units, values
             waiting, self._on_submitted = self._on_submitted, []
@@ -169,7 +169,7 @@ def when_done(futures: Iterable[Future[Any]], function: Callable[[], object]) ->
 
 
 def count_calls(futures: Iterable[Future[Any]]) -> str:
-    """Return the number of calls that have not ended, for people."""
+    """Return a text with the number of calls that have not ended."""
     count = sum(not future.done() for future in list(futures))
     return "1 call" if count == 1 else f"{count:,} calls"
 

@@ -91,7 +91,7 @@ def result_locations(unit: dict[str, Any]) -> dict[Any, Any]:
 
 
 class ResultsMissing(Exception):
-    """The runner did not send the results of other calls. The client then makes the call in another way."""
+    """The runner did not send the results of other calls. The client then makes the call again and sends them."""
 
 
 class Unpickler(pickle.Unpickler):
@@ -180,7 +180,7 @@ def describe(error: BaseException) -> list[str | None]:
     """Return an exception as [pickle or None, traceback]."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals is globals():
-        trace = trace.tb_next  # Users do not know the functions of this program
+        trace = trace.tb_next  # Frames of this program do not help users
     text = "".join(traceback.format_exception(type(error), error, trace))[-MOST_EXCEPTION:]
     try:
         error.__traceback__ = None

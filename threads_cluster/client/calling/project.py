@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 
-#: Modules that are never part of a project: the script travels by value, and calls do not need the client.
+#: Modules that are never part of a project: the script is pickled by value, and calls do not need the client.
 _EXCLUDED = frozenset({"__main__", "__mp_main__", "threads_cluster", "threads_protocol"})
 #: Maximum number of files of a package. Of a larger package, only the loaded modules are uploaded.
 _MOST_FILES = 1000
@@ -30,7 +30,7 @@ _WORD = re.compile(rb"[^\W\d]\w*")
 
 
 class Project:
-    """Modules of the project that this process has loaded. It is read again when further modules are loaded."""
+    """Modules of the project that this process has loaded. They are determined again after further imports."""
 
     def __init__(self, loaded: Mapping[str, ModuleType] | None = None) -> None:
         """`loaded` replaces the modules that this process has loaded."""
@@ -53,13 +53,13 @@ class Project:
         return self._modules
 
     def named_in(self, pickle: bytes) -> set[str]:
-        """Return the names of the modules that a pickle contains. Names of variables can be among them."""
+        """Return the names of modules that occur in a pickle, even if they are names of variables there."""
         return {name for name in self.modules() if name.encode() in pickle}
 
     def files(self, names: Iterable[str]) -> dict[str, Path]:
-        """Return the source files of modules and of those that they import, by path below the import folder.
+        """Return the source files of modules, and of modules that they import, by path below the import folder.
 
-        A module that another one imports only inside of a function is found if it is loaded.
+        A module that is imported only inside a function is found if it is loaded.
         """
         left, found = dict.fromkeys(names), dict[str, Path]()
         modules = dict(self.modules())

@@ -1,4 +1,4 @@
-"""Values of calls that stay in the cluster until a user asks for them, or until a runner needs them."""
+"""Results of calls that stay in the cluster until the user requests them or a runner needs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ResultArtifact:
-    """Artifact with large values of some units. It is deleted when nothing refers to this object any more."""
+    """Artifact with large values of some units. It is deleted when the last reference to this object is deleted."""
 
     def __init__(self, artifact: str, delete: Callable[[], None]) -> None:
         self.artifact = artifact

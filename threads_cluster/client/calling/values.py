@@ -43,8 +43,8 @@ class ValueStore:
 
     def forget(self) -> None:
         """Forget all values. In a forked process, they belong to the parent process."""
-        #: Artifacts of values without references, which must be deleted, and the jobs that may hold them. References
-        #: are deleted in any thread.
+        #: Artifacts of values without references, which must be deleted, and the jobs that may use them. Any
+        #: thread can delete a reference.
         self._unused: queue.SimpleQueue[tuple[str, str | None]] = queue.SimpleQueue()
         #: Artifacts of values that references use.
         self._used: set[str] = set()
@@ -89,7 +89,7 @@ class ValueStore:
                 self.delete(artifact, job)
 
     def delete(self, artifact: str, job: str | None = None) -> None:
-        """Delete an artifact. If `job` uses it and has not ended, the job deletes it when the job is deleted."""
+        """Delete an artifact. If `job` uses it and has not ended, the artifact is deleted with the job."""
         with suppress(ClientError, RuntimeError):  # The artifact is deleted already, or the connection is closed
             self._artifacts.delete(artifact, job=job)
 
@@ -137,7 +137,7 @@ class ValueStore:
         return self._store("calls", sizes, contents, lines)
 
     def hold(self, artifact: str, job: str) -> ResultArtifact:
-        """Return the object that keeps an artifact with results of a job."""
+        """Return the object whose lifetime keeps an artifact with results of a job."""
         with self._holding:
             held = self._results.get(artifact)
             if held is None:

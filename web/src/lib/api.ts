@@ -91,7 +91,7 @@ export async function loadSession(): Promise<void> {
 }
 
 /** Return True if the page shows jobs of all tenants. */
-/** Return True if this user may submit jobs of a kind. Programs need a login, whatever anonymous users may do. */
+/** Return True if this user may submit jobs of a kind. Programs need a login, even if other jobs do not. */
 export function maySubmit(kind: string): boolean {
   const { scopes, token_id: id } = session.value ?? {};
   return scopes !== undefined && canSubmit(kind, scopes) && !(KINDS[kind]?.hasPrograms && id === null);

@@ -96,12 +96,12 @@ function refusalText(action: JobAction, ids: readonly string[]): string {
       : undefined;
   return job
     ? `${ACTION_LABELS[action]}: job ${job.job_id} is ${job.state}`
-    : `${ACTION_LABELS[action]}: none of these jobs allows it`;
+    : `${ACTION_LABELS[action]}: no selected job allows this`;
 }
 
 function reportOutcome(action: JobAction, ids: readonly string[], problems: readonly unknown[]): void {
   const successCount = ids.length - problems.length;
   if (successCount && ids.length > 1) showToast(`${DONE_TEXTS[action]} ${successCount} jobs`);
   else if (successCount) showToast(`${DONE_TEXTS[action]}: job ${ids[0]}`);
-  if (problems.length) showError(`${ACTION_LABELS[action]}: ${problems.length} refused, such as`, problems[0]);
+  if (problems.length) showError(`${ACTION_LABELS[action]}: ${problems.length} failed, for example`, problems[0]);
 }

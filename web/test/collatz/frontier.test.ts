@@ -23,7 +23,7 @@ describe("frontier", () => {
     expect(frontier.groupClasses(half, 22, 100).length).toBeLessThanOrEqual(100);
   });
 
-  it("expects times from the longest measured search", () => {
+  it("derives expected times from the longest search", () => {
     const job = (id: string, bits: number, done: number, seconds: number) => ({
       job_id: id,
       type: "collatz",

@@ -98,7 +98,7 @@ export function Models({ onServed }: { onServed: (name: string) => void }) {
             verb: "Delete",
             done: "Deleted",
             path: ({ model_name: name }: Model) => `/api/v1/models/${encodeURIComponent(name)}`,
-            consequence: "Its files are deleted. This is refused while a service uses the model.",
+            consequence: "Its files are deleted. A model that a service uses cannot be deleted.",
           },
           add: "Download model",
           form: (close: () => void) => (

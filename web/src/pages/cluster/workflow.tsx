@@ -362,7 +362,7 @@ function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow
                   state.fold.value = event.currentTarget.checked;
                 }}
               />
-              Group similar steps
+              Group similar actions
             </label>
           )}
           <span class="small soft num" role="status">
@@ -587,7 +587,7 @@ function Siblings({
     <section class="part">
       <div class="row">
         <h3 class="grow">
-          Similar steps <span class="num">{formatInteger(actions.length)}</span>
+          Similar actions <span class="num">{formatInteger(actions.length)}</span>
         </h3>
         <Button onClick={unfold}>Unfold</Button>
       </div>

@@ -183,9 +183,9 @@ function Picture({ job, rows }: { job: Job; rows: readonly frontier.Row[] }) {
         <Canvas canvasRef={canvas} summary={`${words}.`} class="fill" />
       </div>
       <p class="small soft">
-        {words}. From row to row, each class is divided by its next two bits, and rules drop parts of it. Boxes are
-        filled as far as they are proven; the last blocks may be incomplete while the job runs. Below: survivors of each
-        of the 4,096 blocks of classes.
+        {words}. Each row divides the classes above it by two more bits, and rules drop some parts. The filled share of
+        a box is proven; the last blocks may be incomplete while the job is running. Below: survivors of each of the
+        4,096 blocks of classes.
       </p>
     </Figure>
   );

@@ -1,4 +1,4 @@
-/** The tab Configuration: what was submitted, as parameters, as curl and as Python, and the form to run it again. */
+/** The tab Configuration: the submitted parameters, and buttons that copy them or open the form. */
 
 import type { ComponentChildren } from "preact";
 import { formAddress, KINDS } from "../../kinds";

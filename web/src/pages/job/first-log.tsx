@@ -1,4 +1,4 @@
-/** The log that answers the first question about a job: that of its only unit, or of its first failed unit. */
+/** The log that users usually need first: the log of the only unit, or of the first failed unit. */
 
 import type { Job } from "../../lib/api";
 import { formatCount } from "../../lib/format";

@@ -1,4 +1,4 @@
-/** Timeline of a job: one row per lane, and one bar per continuous work on it. */
+/** Timeline of a job: one row per lane, and one bar per continuous period of work. */
 
 import { useSignal } from "@preact/signals";
 import type { Job } from "../../lib/api";

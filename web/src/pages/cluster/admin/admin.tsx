@@ -22,7 +22,7 @@ const LISTS = [
 export function Admin() {
   const lists = LISTS.filter(({ scope }) => hasScope(scope));
   const current = lists.find(({ id }) => id === state.list.value) ?? lists[0];
-  if (!current) return <EmptyMessage title="Your token can manage nothing here" />;
+  if (!current) return <EmptyMessage title="Your token has no scope for these lists" />;
   const open = (id: string) => {
     state.list.value = id;
     state.commit();

@@ -18,7 +18,7 @@ interface Deletion<T> {
   /** Past form of the verb, for the notice. */
   done: string;
   path: (row: T) => string;
-  /** What follows from it. */
+  /** Consequence, for the confirmation. */
   consequence: string;
 }
 
@@ -99,7 +99,7 @@ export function ManagedList<T>(props: Props<T>) {
         )}
       </div>
       {props.note}
-      {problem && <ErrorMessage subject={`List of ${noun}s`} problem={problem} onRetry={repeat} />}
+      {problem && <ErrorMessage subject={title} problem={problem} onRetry={repeat} />}
       {value ? (
         <Table
           label={title}

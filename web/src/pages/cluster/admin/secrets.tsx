@@ -41,9 +41,7 @@ export function Secrets() {
       nameOf={({ name }) => name}
       note={
         !isEnabled.value && (
-          <p class="trouble">
-            This cluster stores no secrets yet. Set SECRETS_KEY for the coordinators to enable them.
-          </p>
+          <p class="trouble">Secrets are disabled. To enable them, set SECRETS_KEY for the coordinators.</p>
         )
       }
       empty={

@@ -91,7 +91,7 @@ export function Tenants() {
           verb: "Delete",
           done: "Deleted",
           path: ({ tenant }: Tenant) => `/api/tenants/${tenant}`,
-          consequence: "This is refused while the tenant has active jobs, workflows, valid tokens or artifacts.",
+          consequence: "A tenant with active jobs, workflows, valid tokens or artifacts cannot be deleted.",
         },
         form: (close: () => void, row: Tenant | undefined) => (
           <FormDialog

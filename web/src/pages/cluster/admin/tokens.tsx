@@ -88,7 +88,7 @@ export function Tokens() {
           verb: "Revoke",
           done: "Revoked",
           path: ({ id }) => `/api/tokens/${id}`,
-          consequence: "Within a second, requests with this token are refused, and its browsers are logged out.",
+          consequence: "Within a second, requests with this token fail, and browsers that use it are logged out.",
         }}
         add="New token"
         form={(close) => (

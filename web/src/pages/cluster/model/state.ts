@@ -24,7 +24,7 @@ export type TabName = (typeof TABS)[number];
 export const state = createHashState({
   v: 1,
   tab: "overview",
-  /** Job in a link of an earlier version, which leads to the job's page. */
+  /** Job in a link of an earlier version. Redirects to the job's page. */
   job: "",
   filter: "",
   range: 600,

@@ -15,7 +15,7 @@ const LOG3 = 1_661_954;
 const NEGATIVE = -7000;
 const JOINS = 7;
 const DOUBLINGS = 5;
-/** A bit more takes this many times as long: twice the numbers, of which about 5 % fewer survive. */
+/** Factor of the time for each further bit: twice the numbers, of which about 5 % fewer survive. */
 const GROWTH = 1.9;
 
 /** Block, survivors, passes and checksum. */

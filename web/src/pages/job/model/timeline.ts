@@ -40,7 +40,7 @@ export function selectJobSpans(stream: Stream, job: string): Timeline | undefine
   return { from, to: Math.max(to, from + 0.001), lanes: [...rows.values()] };
 }
 
-/** Return the number of seconds to request; 0 if nothing is stored any more. `now` is in ms since 1970. */
+/** Return the number of seconds to request; 0 if the cluster has deleted the spans. `now` is in ms since 1970. */
 export function secondsToRequest({ started, ended }: Pick<Job, "started" | "ended">, now: number): number {
   if (!started || (ended && now - Date.parse(ended) > STORED_SECONDS * 1000)) return 0;
   return Math.min(STORED_SECONDS, Math.max(1, Math.ceil((now - Date.parse(started)) / 1000) + 5));

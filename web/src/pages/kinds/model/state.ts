@@ -11,7 +11,7 @@ import { createDraft, EMPTY_DRAFT, type Draft } from "../../../lib/draft";
 export const state = createHashState({
   v: 1,
   kind: "",
-  /** Job in a link of an earlier version, which leads to the job's page. */
+  /** Job in a link of an earlier version. Redirects to the job's page. */
   job: "",
   /** Job whose parameters are copied into the form. */
   copy: "",
