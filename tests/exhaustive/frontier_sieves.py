@@ -33,8 +33,9 @@ DESCENT, START, WALK_JOINS, WINDOW_JOINS = 0, 1, 2, 3
 NAMES = ("descent", "joins of the start", "joins on the way to a leaf", "joins within the window")
 #: Survivors of the published rules with 6 bits per leaf and a window of 24 steps, counted with the author's program.
 PUBLISHED = {30: 1_497_704, 32: 5_447_149, 36: 66_320_448, 40: 888_966_177}
-#: Number of steps that the published window decides.
-_PUBLISHED_WINDOW = 24
+#: Number of steps that the published window decides, and number of odd steps above the least of a leaf from which the
+#: published program uses no window.
+_PUBLISHED_WINDOW, _PUBLISHED_TABLES = 24, 8
 
 
 def join_tables() -> tuple[np.ndarray, np.ndarray]:
@@ -135,6 +136,33 @@ def count_survivors(bits: int, heights: np.ndarray) -> int:
 
 
 @njit(nogil=True)
+def _is_published_survivor(n: int, leaf: int, descent: bool, odd_even_even: bool, twos: bool) -> bool:
+    """Return True if no published rule for values after the first two steps drops n, which is 3 modulo 4."""
+    # waits: 1 if two even steps drop the number after its odd steps, 2 if one of them has been made
+    x, c, evens, waits = (9 * n + 5) // 4, 2, 0, 0
+    for k in range(2, leaf + _PUBLISHED_WINDOW):
+        if k == leaf:
+            if (waits == 2 and not x & 1) or (waits == 1 and x & 3 == 0):
+                return False
+            if c > leaf * ONE // LOG3 + _PUBLISHED_TABLES:
+                return True
+            evens = waits = 0
+        if x & 1:
+            waits = np.int64(waits == 1 or (odd_even_even and _is_below(c, k + 1)))
+            c, evens = c + 1, 0
+        else:
+            # The published window ends one step early for this rule.
+            if waits == 2 and k < leaf + _PUBLISHED_WINDOW - 1:
+                return False
+            waits, evens = 2 * (waits == 1), evens + 1
+        x = _step(x)
+        joins = twos and evens >= 2 and evens % 2 == 0 and _is_below(c - 1, k)
+        if joins or (descent and _is_below(c, k + 1)):
+            return False
+    return True
+
+
+@njit(nogil=True)
 def count_published(bits: int, descent: bool, odd_even_even: bool, twos: bool, nines: bool) -> int:
     """Count the numbers below 2^bits, 3 modulo 4, that the chosen published rules do not drop.
 
@@ -142,36 +170,10 @@ def count_published(bits: int, descent: bool, odd_even_even: bool, twos: bool, n
     drops it. odd_even_even: a value that one even step would make smaller than the start is followed by odd steps and
     two even steps. nines: the start has a smaller predecessor because of its residue modulo 9.
     """
-    leaf, survivors = bits - LEAF_BITS, 0
+    survivors = 0
     for n in range(3, 2**bits, 4):
-        if nines and n % 9 in (2, 4, 5, 8):
-            continue
-        x, c, evens, waits, survives = (9 * n + 5) // 4, 2, 0, 0, True
-        for k in range(2, leaf + _PUBLISHED_WINDOW):
-            # waits: 1 if two even steps drop the number after its odd steps, 2 if one of them has been made
-            if k == leaf:
-                evens = 0
-                if (waits == 2 and not x & 1) or (waits == 1 and x & 3 == 0):
-                    survives = False
-                    break
-                waits = 0
-            if x & 1:
-                waits = 1 if waits == 1 or (odd_even_even and _is_below(c, k + 1)) else 0
-                c, evens = c + 1, 0
-            else:
-                # The published window ends one step early for this rule.
-                if waits == 2 and k < leaf + _PUBLISHED_WINDOW - 1:
-                    survives = False
-                    break
-                waits, evens = 2 * (waits == 1), evens + 1
-            x = _step(x)
-            if descent and _is_below(c, k + 1):
-                survives = False
-                break
-            if twos and evens >= 2 and evens % 2 == 0 and _is_below(c - 1, k):
-                survives = False
-                break
-        survivors += survives
+        if not (nines and n % 9 in (2, 4, 5, 8)):
+            survivors += _is_published_survivor(n, bits - LEAF_BITS, descent, odd_even_even, twos)
     return survivors
 
 
