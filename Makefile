@@ -212,6 +212,10 @@ bench-calls: setup ## compare calls of Python functions with Dask, Ray and a pro
 frontier-exhaustive: setup ## check each rule of Collatz mode frontier on all numbers below 2^28 in minutes; PUBLISHED="30 32 36 40" takes hours
 	$(BIN)/python -m tests.exhaustive.frontier_sieves --published $(or $(PUBLISHED),30 32)
 
+.PHONY: frontier-kills
+frontier-kills: setup ## verify all numbers below 2^BITS, 44 by default, with and without kills of workers, and compare (minutes)
+	$(BIN)/python -m tests.chaos.frontier $(if $(BITS),--bits $(BITS)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: bench-frontier
 bench-frontier: setup ## compare Collatz mode frontier with Angeltveit's search (goal F1); needs ANGELTVEIT_SEARCH; F1_WHOLE="40 44" is longer
 	@test -n "$(ANGELTVEIT_SEARCH)" || { echo "error: ANGELTVEIT_SEARCH is not set; see docs/benchmarks.md" >&2; exit 2; }

@@ -117,7 +117,7 @@ def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_ad
     expect(table).to_have_attribute("aria-rowcount", "1203")
     expect(table.locator("[data-open]")).to_contain_text("run-0123")
     assert table.get_by_role("row").count() < 40
-    page.get_by_role("group", name="States shown").get_by_role("button", name="failed").click()
+    page.get_by_role("group", name="States").get_by_role("button", name="failed").click()
     expect(table).to_have_attribute("aria-rowcount", "2")
     expect(page).to_have_url(re.compile("action=run-0123&look=list&states=failed&fold=0"))
     page.reload()
@@ -199,7 +199,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     form.get_by_role("button", name="Fill in an example").click()
     form.get_by_role("button", name="Submit").click()
     shown = page.get_by_role("region", name=re.compile("^Workflow [0-9a-f]{12,16}$"))
-    expect(shown.get_by_role("group", name="States shown").get_by_role("button", name="done")).to_contain_text("2")
+    expect(shown.get_by_role("group", name="States").get_by_role("button", name="done")).to_contain_text("2")
     expect(page.get_by_role("slider", name="Actions of a job after another")).to_be_visible()
     page.keyboard.press("l")
     page.get_by_role("button", name="second", exact=True).click()

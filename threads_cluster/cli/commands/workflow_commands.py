@@ -233,7 +233,8 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
             if line != said and course["state"] not in ("done", "failed", "cancelled"):
                 show.say(line)
                 for action in _waiting_for_people(course["actions"]):
-                    show.say(f"next: cluster workflow approve {workflow} {action}, or reject")
+                    show.say(f"next: cluster workflow approve {workflow} {action}")
+                    show.say(f"or: cluster workflow reject {workflow} {action}")
             said = line
     except KeyboardInterrupt:
         show.say(f"the workflow keeps running; watch it with: cluster workflow status {workflow} --wait")

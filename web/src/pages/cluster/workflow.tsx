@@ -319,14 +319,14 @@ function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow
   const way = state.way.value || (lit ? "failure" : "");
   return (
     <div class="row loose">
-      <div class="segments" role="group" aria-label="Shown as">
+      <div class="segments" role="group" aria-label="View">
         {LOOKS.map((look) => (
           <Button key={look} aria-pressed={state.look.value === look} onClick={() => (state.look.value = look)}>
             {LOOK_TITLES[look]}
           </Button>
         ))}
       </div>
-      <div class="segments loose" role="group" aria-label="States shown">
+      <div class="segments loose" role="group" aria-label="States">
         {counts.map(([name, count]) => (
           <Button
             key={name}
@@ -339,7 +339,7 @@ function GraphTools({ view, workflow }: { view: WorkflowView; workflow: Workflow
       </div>
       {state.look.value === "graph" && (
         <>
-          <div class="segments" role="group" aria-label="Highlighted">
+          <div class="segments" role="group" aria-label="Highlighted path">
             {PATHS.filter(([name]) => name === "critical" || firstFailure(workflow.actions) !== undefined).map(
               ([name, title]) => (
                 <Button
