@@ -155,7 +155,8 @@ def test_what_cannot_be_waited_for_is_refused(
     answer = api.ask("POST", "/api/submit", json=TINY | fields)
     assert (answer.status_code, answer.json()["field"]) == (status, field)
     assert said in answer.json()["detail"]
-    assert sorted(bench.client.keys("*")) == sorted(before)
+    # The first call of a process can load the functions into Redis, which records the release.
+    assert {*bench.client.keys("*")} - {keys.RELEASE.encode()} == {*before} - {keys.RELEASE.encode()}
 
 
 def test_a_batch_may_come_after_a_job(api: Api) -> None:

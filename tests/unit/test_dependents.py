@@ -96,7 +96,8 @@ def test_the_client_does_not_download_large_results(fake: Calling, make: Any, si
     second = double.submit(first)
     assert size.submit(second, [1]).result(20) == 2 * SIZE + 1
     assert [body.get("after") for body in fake.submitted] == [None, ["j1"], ["j2"]]
-    assert not fake.downloaded and not fake.uploaded
+    # The modules of the functions are uploaded, unless a test before has done so.
+    assert not fake.downloaded and max(fake.uploaded, default=0) < SIZE
     assert first.result() == bytearray(SIZE) and first.result() is first.result()
     assert len(fake.downloaded) == 1, "a result is downloaded once"
 
@@ -105,7 +106,7 @@ def test_a_stored_result_becomes_a_reference(fake: Calling, make: Any, size: Any
     first = make.submit(SIZE)
     assert until(first.done)
     assert size.submit(first, "a").result(20) == SIZE + 1
-    assert "after" not in fake.submitted[-1] and not fake.downloaded and max(fake.uploaded) < SIZE
+    assert "after" not in fake.submitted[-1] and not fake.downloaded and max(fake.uploaded, default=0) < SIZE
 
 
 def test_a_call_does_not_wait_for_calls_that_it_does_not_need(fake: Calling, cluster: Cluster, size: Any) -> None:
@@ -130,7 +131,7 @@ def test_small_and_large_results_of_several_jobs_are_combined(cluster: Cluster, 
     parts = [make.submit(number) for number in (1, 100, 5_000, 70_000, 200_000, SIZE)]
     sizes = cluster.task(lambda values, *, more: [*map(len, values), more])
     assert sizes.submit(parts, more="x").result(20) == [1, 100, 5_000, 70_000, 200_000, SIZE, "x"]
-    assert not fake.uploaded
+    assert max(fake.uploaded, default=0) < 200_000
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
