@@ -38,6 +38,9 @@ _MAX_FILES = 16384
 #: By default, glibc raises both thresholds, and keeps up to 64 MiB of memory after a large request body.
 _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
+#: mallopt(3) option: the maximum number of arenas. By default, each thread that handles requests has its own arena,
+#: which keeps free memory.
+_M_ARENA_MAX, _ARENAS = -8, 2
 
 
 def main(handed_over_at: str = "") -> int:
@@ -127,6 +130,7 @@ def _configure_malloc() -> None:
     """Configure glibc's malloc to return the memory of large request bodies to the system."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
+        libc.mallopt(_M_ARENA_MAX, _ARENAS)
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
         libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 

@@ -31,7 +31,7 @@ MAX_BODY = 64 << 20
 #: Maximum number of JSON values in a request body, not counting base64 texts.
 MAX_VALUES = 150_000
 #: Maximum total size in bytes of the request bodies being read or handled.
-MAX_MEMORY = 96 << 20
+MAX_MEMORY = 72 << 20
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 

@@ -206,7 +206,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     panel = page.get_by_role("complementary", name="Action second")
     expect(panel).to_contain_text("start_number")
     panel.get_by_role("link", name=re.compile("^w-[0-9a-f]{12,16}-second-1$")).click()
-    expect(page.get_by_role("link", name="Its workflow")).to_be_visible()
+    expect(page.get_by_role("link", name="Workflow", exact=True)).to_be_visible()
 
 
 def test_a_schedule_says_when_it_runs_and_is_paused(open_address: Open, serve: Serve) -> None:
