@@ -197,8 +197,8 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
     usual = computed(on_gpu, job)
     walked, seen = statistics_gpu.GpuCounts.walk_places, []
 
-    def giving_up(tally: Any, places: Any) -> Any:
-        delays, high, low = walked(tally, places)
+    def giving_up(counts: Any, places: Any) -> Any:
+        delays, high, low = walked(counts, places)
         delays[::3] = 2**64 - 1
         seen.append(len(delays))
         return delays, high, low
@@ -217,8 +217,8 @@ def test_rising_is_what_exceeds_all_before_it() -> None:
 
 
 def test_numbers_that_the_walk_ends_early_are_said() -> None:
-    tally = statistics_gpu.GpuCounts(2**127)
-    delays, *_ = tally.walk_places(np.array([0, 1, 2**62 - 1], np.uint64))
+    counts = statistics_gpu.GpuCounts(2**127)
+    delays, *_ = counts.walk_places(np.array([0, 1, 2**62 - 1], np.uint64))
     assert delays[1] == 2**64 - 1
 
 

@@ -320,7 +320,7 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
     assert "accepts no work: " + full in reason({"labels": ["gpu"]})
 
 
-def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib: int = 8000) -> dict[str, object]:
+def free_offer(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib: int = 8000) -> dict[str, object]:
     """Return the resources that a runner has for programs while its replicas of services are running."""
     return {"cpus": 8, "memory_mib": memory_mib, "tenant": tenant, "works_for": works_for, "replicas": replicas}
 
@@ -332,23 +332,28 @@ ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
     ("left", "kind", "needed", "words"),
     [
         (
-            beside(tenant="a", works_for="a"),
+            free_offer(tenant="a", works_for="a"),
             "command",
             {},
             f"starts when a service of another tenant stops on runner-1; {ONE_TENANT}",
         ),
-        (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
-        (beside(tenant="b", works_for="b"), "command", {}, "starts when a program ends on runner-1"),
+        (free_offer(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
+        (free_offer(tenant="b", works_for="b"), "command", {}, "starts when a program ends on runner-1"),
         (
-            beside(memory_mib=3000),
+            free_offer(memory_mib=3000),
             "command",
             {"memory_mib": 4000},
             "starts when service tiny stops on runner-1; the job needs 4000 MiB of memory, and 3000 is left",
         ),
-        (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "starts when service tiny stops on runner-1; the"),
-        (beside(replicas=0), "service", {}, "starts when service tiny stops on runner-1; with RUNNER_UIDS"),
-        (beside(replicas=0), "command", {}, "starts when a program ends on runner-1"),
-        (beside(), "service", {}, "the job is the next of its tenant in the queue runner.normal"),
+        (
+            free_offer(memory_mib=3000),
+            "service",
+            {"memory_mib": 4000},
+            "starts when service tiny stops on runner-1; the",
+        ),
+        (free_offer(replicas=0), "service", {}, "starts when service tiny stops on runner-1; with RUNNER_UIDS"),
+        (free_offer(replicas=0), "command", {}, "starts when a program ends on runner-1"),
+        (free_offer(), "service", {}, "the job is the next of its tenant in the queue runner.normal"),
     ],
 )
 def test_a_program_says_which_services_and_whose_programs_it_waits_for(

@@ -109,8 +109,8 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     speeds = unreadable_entries.readable("figure", load.paces.items(), _parse_speed)
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     resting = [(name, fields) for name, fields in served if b"offer" in fields and _is_resting(fields)]
-    beside = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
-    offers = dict(unreadable_entries.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text))))
+    reported = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
+    offers = dict(unreadable_entries.readable("worker", reported, lambda name, text: (name, decoding.parse_json(text))))
     slots = dict(unreadable_entries.readable("worker", runners, lambda name, _: (name, _slots(dict(able)[name]))))
     return scheduler.Fleet(
         beside_replicas=offers,
